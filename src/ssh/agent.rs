@@ -35,10 +35,7 @@ const RSA_SHA2_512: u32 = 4;
 pub(super) enum AgentProblem {
     /// Nothing listens there; usual for a socket that outlived its agent.
     #[error("key agent {} is not there: {source}", path.display())]
-    Absent {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Absent { path: PathBuf, source: std::io::Error },
     #[error("key agent {} did not answer within {} s", path.display(), limit.as_secs())]
     Silent { path: PathBuf, limit: Duration },
     #[error("key agent {} answered badly: {problem}", path.display())]
@@ -68,18 +65,9 @@ pub(super) struct Agent {
 impl Agent {
     pub async fn connect(path: &Path) -> Result<Agent, AgentProblem> {
         match timeout(ANSWER_TIME_MAX, UnixStream::connect(path)).await {
-            Ok(Ok(stream)) => Ok(Agent {
-                stream,
-                path: path.to_owned(),
-            }),
-            Ok(Err(source)) => Err(AgentProblem::Absent {
-                path: path.to_owned(),
-                source,
-            }),
-            Err(_) => Err(AgentProblem::Silent {
-                path: path.to_owned(),
-                limit: ANSWER_TIME_MAX,
-            }),
+            Ok(Ok(stream)) => Ok(Agent { stream, path: path.to_owned() }),
+            Ok(Err(source)) => Err(AgentProblem::Absent { path: path.to_owned(), source }),
+            Err(_) => Err(AgentProblem::Silent { path: path.to_owned(), limit: ANSWER_TIME_MAX }),
         }
     }
 
@@ -99,8 +87,7 @@ impl Agent {
     /// Lists the keys in the agent's order; the second value says what was skipped.
     pub async fn list(&mut self) -> Result<(Vec<AgentKey>, Vec<String>), AgentProblem> {
         let answer = self.ask(&[REQUEST_IDENTITIES], ANSWER_TIME_MAX).await?;
-        identities(&answer, &self.path)
-            .ok_or_else(|| self.broken("its list of keys cannot be read"))
+        identities(&answer, &self.path).ok_or_else(|| self.broken("its list of keys cannot be read"))
     }
 
     /// Has `data` signed; the result is a signature as it travels, without its outer length.
@@ -121,19 +108,14 @@ impl Agent {
         request.extend(flags.to_be_bytes());
         let answer = self.ask(&request, SIGNATURE_TIME_MAX).await?;
         let Some((&SIGN_RESPONSE, mut rest)) = answer.split_first() else {
-            return Err(AgentProblem::Refused {
-                path: self.path.clone(),
-            });
+            return Err(AgentProblem::Refused { path: self.path.clone() });
         };
         let signature = string(&mut rest).map(<[u8]>::to_vec);
         signature.ok_or_else(|| self.broken("its signature cannot be read"))
     }
 
     fn broken(&self, problem: &str) -> AgentProblem {
-        AgentProblem::Broken {
-            path: self.path.clone(),
-            problem: problem.to_owned(),
-        }
+        AgentProblem::Broken { path: self.path.clone(), problem: problem.to_owned() }
     }
 
     /// After a failure the connection is out of step; the caller drops the agent.
@@ -144,8 +126,7 @@ impl Agent {
             self.stream.write_all(&framed).await?;
             let length = self.stream.read_u32().await?;
             if length > ANSWER_BYTES_MAX {
-                let problem =
-                    format!("an answer of {length} bytes, the limit is {ANSWER_BYTES_MAX}");
+                let problem = format!("an answer of {length} bytes, the limit is {ANSWER_BYTES_MAX}");
                 return Err(std::io::Error::other(problem));
             }
             let mut answer = vec![0; usize::try_from(length).unwrap_or_default()];
@@ -155,10 +136,7 @@ impl Agent {
         match timeout(limit, exchange).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.broken(&error.to_string())),
-            Err(_) => Err(AgentProblem::Silent {
-                path: self.path.clone(),
-                limit,
-            }),
+            Err(_) => Err(AgentProblem::Silent { path: self.path.clone(), limit }),
         }
     }
 }
@@ -182,11 +160,7 @@ fn identities(answer: &[u8], path: &Path) -> Option<(Vec<AgentKey>, Vec<String>)
         let blob = string(&mut rest)?;
         let comment = String::from_utf8_lossy(string(&mut rest)?).into_owned();
         match public(blob) {
-            Ok(public) => keys.push(AgentKey {
-                blob: blob.to_vec(),
-                comment,
-                public,
-            }),
+            Ok(public) => keys.push(AgentKey { blob: blob.to_vec(), comment, public }),
             Err(kind) => notes.push(format!(
                 "key {comment:?} of agent {} skipped: type {kind} is not supported",
                 path.display()
@@ -194,10 +168,7 @@ fn identities(answer: &[u8], path: &Path) -> Option<(Vec<AgentKey>, Vec<String>)
         }
     }
     if count > KEYS_MAX {
-        notes.push(format!(
-            "agent {} lists {count} keys, only {KEYS_MAX} are looked at",
-            path.display()
-        ));
+        notes.push(format!("agent {} lists {count} keys, only {KEYS_MAX} are looked at", path.display()));
     }
     Some((keys, notes))
 }
@@ -225,9 +196,7 @@ mod tests {
     #[test]
     fn case_051_one_strange_key_hides_no_other() {
         use base64::Engine;
-        let good = base64::engine::general_purpose::STANDARD
-            .decode(ED25519)
-            .unwrap();
+        let good = base64::engine::general_purpose::STANDARD.decode(ED25519).unwrap();
         let mut strange = Vec::new();
         put(&mut strange, b"webauthn-sk-ecdsa-sha2-nistp256@openssh.com");
         put(&mut strange, &[1, 2, 3]);
@@ -235,12 +204,7 @@ mod tests {
         put(&mut dss, b"ssh-dss");
         let mut answer = vec![IDENTITIES_ANSWER];
         answer.extend(4u32.to_be_bytes());
-        for (blob, comment) in [
-            (&strange, "w"),
-            (&good, "first"),
-            (&dss, "old"),
-            (&good, "second"),
-        ] {
+        for (blob, comment) in [(&strange, "w"), (&good, "first"), (&dss, "old"), (&good, "second")] {
             put(&mut answer, blob);
             put(&mut answer, comment.as_bytes());
         }

@@ -105,11 +105,7 @@ impl Wanted {
             ciphers: chosen(&resolved.ciphers, OPENSSH_CIPHERS, CIPHERS),
             macs: chosen(&resolved.macs, OPENSSH_MACS, MACS),
             kex: chosen(&resolved.kex_algorithms, OPENSSH_KEX, KEX),
-            asked: [
-                resolved.ciphers.join(","),
-                resolved.macs.join(","),
-                resolved.kex_algorithms.join(","),
-            ],
+            asked: [resolved.ciphers.join(","), resolved.macs.join(","), resolved.kex_algorithms.join(",")],
             host_keys: resolved.host_key_algorithms.clone(),
             compression: resolved.compression,
             rekey_bytes: resolved
@@ -150,21 +146,12 @@ impl Wanted {
     /// Settles every algorithm against the server's offer.
     pub fn settle(&self, offer: &Offer, host_key_order: &[String]) -> Result<Config, Mismatch> {
         let strict = offer.strict_kex();
-        let kex = shared(
-            "key exchange method",
-            "KexAlgorithms",
-            &self.kex,
-            &self.asked[2],
-            &[&offer.kex],
-        )?;
+        let kex = shared("key exchange method", "KexAlgorithms", &self.kex, &self.asked[2], &[&offer.kex])?;
         let ciphers = self.ciphers(offer, strict)?;
         let macs = self.macs(offer, strict, &ciphers)?;
         let (key, host_key_certificates) = host_keys(offer, host_key_order)?;
         let compressed = self.compression
-            && offer
-                .compression
-                .iter()
-                .all(|list| contains(list, compression::ZLIB_LEGACY.as_ref()));
+            && offer.compression.iter().all(|list| contains(list, compression::ZLIB_LEGACY.as_ref()));
         let mut kex_names = kex;
         kex_names.push(kex::EXTENSION_SUPPORT_AS_CLIENT);
         kex_names.push(kex::EXTENSION_OPENSSH_STRICT_KEX_AS_CLIENT);
@@ -196,25 +183,18 @@ impl Wanted {
 
     fn ciphers(&self, offer: &Offer, strict: bool) -> Result<Vec<cipher::Name>, Mismatch> {
         let [to_server, from_server] = &offer.ciphers;
-        let both = shared(
-            "cipher",
-            "Ciphers",
-            &self.ciphers,
-            &self.asked[0],
-            &[to_server, from_server],
-        )?;
+        let both = shared("cipher", "Ciphers", &self.ciphers, &self.asked[0], &[to_server, from_server])?;
         if strict {
             return Ok(both);
         }
         // Without strict key exchange this cipher lets an attacker drop messages (Terrapin, CVE-2023-48795).
-        let safe: Vec<_> = both
-            .into_iter()
-            .filter(|name| *name != cipher::CHACHA20_POLY1305)
-            .collect();
+        let safe: Vec<_> = both.into_iter().filter(|name| *name != cipher::CHACHA20_POLY1305).collect();
         if safe.is_empty() {
             return Err(Mismatch {
-                problem: "its only common cipher is chacha20-poly1305, and it lacks strict key exchange".to_owned(),
-                hint: "the server is open to the Terrapin attack: it needs an update, or an AES cipher".to_owned(),
+                problem: "its only common cipher is chacha20-poly1305, and it lacks strict key exchange"
+                    .to_owned(),
+                hint: "the server is open to the Terrapin attack: it needs an update, or an AES cipher"
+                    .to_owned(),
             });
         }
         Ok(safe)
@@ -226,10 +206,7 @@ impl Wanted {
         strict: bool,
         ciphers: &[cipher::Name],
     ) -> Result<Vec<mac::Name>, Mismatch> {
-        let first = ciphers
-            .first()
-            .map(AsRef::<str>::as_ref)
-            .unwrap_or_default();
+        let first = ciphers.first().map(AsRef::<str>::as_ref).unwrap_or_default();
         if first.contains("-gcm@") || first.starts_with("chacha20") {
             // These authenticate by themselves; russh never looks at the list.
             return Ok(self.macs.clone());
@@ -237,20 +214,9 @@ impl Wanted {
         let truncatable = |name: &mac::Name| {
             !strict && first.ends_with("-cbc") && AsRef::<str>::as_ref(name).contains("-etm@")
         };
-        let safe: Vec<_> = self
-            .macs
-            .iter()
-            .filter(|name| !truncatable(name))
-            .cloned()
-            .collect();
+        let safe: Vec<_> = self.macs.iter().filter(|name| !truncatable(name)).cloned().collect();
         let [to_server, from_server] = &offer.macs;
-        shared(
-            "MAC",
-            "MACs",
-            &safe,
-            &self.asked[1],
-            &[to_server, from_server],
-        )
+        shared("MAC", "MACs", &safe, &self.asked[1], &[to_server, from_server])
     }
 }
 
@@ -267,12 +233,8 @@ where
     if asked.iter().map(String::as_str).eq(default.split(',')) {
         return ours.to_vec();
     }
-    let known = asked
-        .iter()
-        .filter(|name| !matches!(name.as_str(), "none" | "clear"));
-    known
-        .filter_map(|name| N::try_from(name.as_str()).ok())
-        .collect()
+    let known = asked.iter().filter(|name| !matches!(name.as_str(), "none" | "clear"));
+    known.filter_map(|name| N::try_from(name.as_str()).ok()).collect()
 }
 
 fn contains(list: &[String], name: &str) -> bool {
@@ -299,10 +261,7 @@ fn shared<N: AsRef<str> + Clone>(
         .cloned()
         .collect();
     if both.is_empty() {
-        let offered = theirs
-            .first()
-            .map(|list| list.join(","))
-            .unwrap_or_default();
+        let offered = theirs.first().map(|list| list.join(",")).unwrap_or_default();
         let mine: Vec<&str> = ours.iter().map(AsRef::as_ref).collect();
         return Err(no_common(what, keyword, &offered, &mine.join(",")));
     }
@@ -311,9 +270,7 @@ fn shared<N: AsRef<str> + Clone>(
 
 fn no_common(what: &str, keyword: &str, theirs: &str, ours: &str) -> Mismatch {
     Mismatch {
-        problem: format!(
-            "no common {what}: the server offers only {theirs}, allowed here are {ours}"
-        ),
+        problem: format!("no common {what}: the server offers only {theirs}, allowed here are {ours}"),
         hint: format!(
             "the server's software is old; where it cannot be updated, {keyword} in the ssh config may allow one of its own"
         ),
@@ -323,13 +280,8 @@ fn no_common(what: &str, keyword: &str, theirs: &str, ours: &str) -> Mismatch {
 /// The first algorithm of our order that the server has: it decides which key the server shows.
 ///
 /// russh always puts certificates before plain keys, so only the kind that was chosen is offered.
-fn host_keys(
-    offer: &Offer,
-    order: &[String],
-) -> Result<(Vec<Algorithm>, Vec<Algorithm>), Mismatch> {
-    let usable = order
-        .iter()
-        .filter_map(|name| Some((name, host_key(name)?)));
+fn host_keys(offer: &Offer, order: &[String]) -> Result<(Vec<Algorithm>, Vec<Algorithm>), Mismatch> {
+    let usable = order.iter().filter_map(|name| Some((name, host_key(name)?)));
     for (name, (algorithm, certificate)) in usable {
         if contains(&offer.host_keys, name) {
             return Ok(if certificate {
@@ -340,12 +292,7 @@ fn host_keys(
             });
         }
     }
-    Err(no_common(
-        "host key algorithm",
-        "HostKeyAlgorithms",
-        &offer.host_keys.join(","),
-        &order.join(","),
-    ))
+    Err(no_common("host key algorithm", "HostKeyAlgorithms", &offer.host_keys.join(","), &order.join(",")))
 }
 
 /// Reads an algorithm's name; the flag tells a certificate.
@@ -356,21 +303,11 @@ fn host_key(name: &str) -> Option<(Algorithm, bool)> {
     };
     let algorithm = match plain {
         "ssh-ed25519" => Algorithm::Ed25519,
-        "ecdsa-sha2-nistp256" => Algorithm::Ecdsa {
-            curve: EcdsaCurve::NistP256,
-        },
-        "ecdsa-sha2-nistp384" => Algorithm::Ecdsa {
-            curve: EcdsaCurve::NistP384,
-        },
-        "ecdsa-sha2-nistp521" => Algorithm::Ecdsa {
-            curve: EcdsaCurve::NistP521,
-        },
-        "rsa-sha2-512" => Algorithm::Rsa {
-            hash: Some(HashAlg::Sha512),
-        },
-        "rsa-sha2-256" => Algorithm::Rsa {
-            hash: Some(HashAlg::Sha256),
-        },
+        "ecdsa-sha2-nistp256" => Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 },
+        "ecdsa-sha2-nistp384" => Algorithm::Ecdsa { curve: EcdsaCurve::NistP384 },
+        "ecdsa-sha2-nistp521" => Algorithm::Ecdsa { curve: EcdsaCurve::NistP521 },
+        "rsa-sha2-512" => Algorithm::Rsa { hash: Some(HashAlg::Sha512) },
+        "rsa-sha2-256" => Algorithm::Rsa { hash: Some(HashAlg::Sha256) },
         // SHA-1: reached only when the config names it.
         "ssh-rsa" => Algorithm::Rsa { hash: None },
         _ => return None,
@@ -401,12 +338,7 @@ mod tests {
     }
 
     fn ciphers(config: &Config) -> Vec<String> {
-        config
-            .preferred
-            .cipher
-            .iter()
-            .map(|name| name.as_ref().to_owned())
-            .collect()
+        config.preferred.cipher.iter().map(|name| name.as_ref().to_owned()).collect()
     }
 
     #[test]
@@ -414,20 +346,11 @@ mod tests {
         let both = "chacha20-poly1305@openssh.com,aes256-ctr";
         let order = default_host_keys();
         let strict = Wanted::ours().settle(&offer(both, true), &order).unwrap();
-        assert_eq!(
-            ciphers(&strict),
-            ["chacha20-poly1305@openssh.com", "aes256-ctr"]
-        );
+        assert_eq!(ciphers(&strict), ["chacha20-poly1305@openssh.com", "aes256-ctr"]);
         let lax = Wanted::ours().settle(&offer(both, false), &order).unwrap();
         assert_eq!(ciphers(&lax), ["aes256-ctr"]);
         let only = offer("chacha20-poly1305@openssh.com", false);
-        assert!(
-            Wanted::ours()
-                .settle(&only, &order)
-                .unwrap_err()
-                .problem
-                .contains("strict")
-        );
+        assert!(Wanted::ours().settle(&only, &order).unwrap_err().problem.contains("strict"));
     }
 
     #[test]
@@ -446,9 +369,7 @@ mod tests {
             asked: ["rot13".to_owned(), String::new(), String::new()],
             ..Wanted::ours()
         };
-        let mismatch = wanted
-            .settle(&offer("aes256-ctr", true), &default_host_keys())
-            .unwrap_err();
+        let mismatch = wanted.settle(&offer("aes256-ctr", true), &default_host_keys()).unwrap_err();
         assert!(mismatch.problem.contains("rot13"), "{}", mismatch.problem);
         assert!(mismatch.hint.contains("Ciphers"));
     }
@@ -456,14 +377,8 @@ mod tests {
     #[test]
     fn only_old_algorithms_are_named_in_the_error() {
         let old = offer("3des-cbc,arcfour", true);
-        let mismatch = Wanted::ours()
-            .settle(&old, &default_host_keys())
-            .unwrap_err();
-        assert!(
-            mismatch.problem.contains("3des-cbc,arcfour"),
-            "{}",
-            mismatch.problem
-        );
+        let mismatch = Wanted::ours().settle(&old, &default_host_keys()).unwrap_err();
+        assert!(mismatch.problem.contains("3des-cbc,arcfour"), "{}", mismatch.problem);
     }
 
     #[test]
@@ -471,12 +386,7 @@ mod tests {
         let offer = offer("aes256-ctr", true);
         let order = names("rsa-sha2-512,ssh-ed25519-cert-v01@openssh.com,ssh-ed25519");
         let (plain, certificates) = host_keys(&offer, &order).unwrap();
-        assert_eq!(
-            plain,
-            [Algorithm::Rsa {
-                hash: Some(HashAlg::Sha512)
-            }]
-        );
+        assert_eq!(plain, [Algorithm::Rsa { hash: Some(HashAlg::Sha512) }]);
         assert!(certificates.is_empty());
         let (_, certificates) = host_keys(&offer, &default_host_keys()).unwrap();
         assert_eq!(certificates, [Algorithm::Ed25519]);

@@ -28,11 +28,7 @@ use super::target::Hop;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The order of methods; a config's PreferredAuthentications replaces it.
-const ORDER: [MethodKind; 3] = [
-    MethodKind::PublicKey,
-    MethodKind::KeyboardInteractive,
-    MethodKind::Password,
-];
+const ORDER: [MethodKind; 3] = [MethodKind::PublicKey, MethodKind::KeyboardInteractive, MethodKind::Password];
 
 /// Logs in on one hop.
 ///
@@ -155,45 +151,31 @@ impl LoginRun<'_> {
 
     fn order(&self) -> Vec<MethodKind> {
         match &self.hop.login.preferred {
-            Some(preferred) => preferred
-                .iter()
-                .filter_map(|name| name.parse().ok())
-                .collect(),
+            Some(preferred) => preferred.iter().filter_map(|name| name.parse().ok()).collect(),
             None => ORDER.to_vec(),
         }
     }
 
     fn next_method(&self) -> Option<MethodKind> {
-        self.order()
-            .into_iter()
-            .find(|method| self.may_try(*method))
+        self.order().into_iter().find(|method| self.may_try(*method))
     }
 
     fn may_try(&self, method: MethodKind) -> bool {
         let login = &self.hop.login;
-        let offered = |method| {
-            self.offered
-                .as_ref()
-                .is_some_and(|set| set.contains(&method))
-        };
+        let offered = |method| self.offered.as_ref().is_some_and(|set| set.contains(&method));
         if self.closed.contains(&method) {
             return false;
         }
         match method {
             // The first key is sent without asking what is offered: it saves a round trip.
             MethodKind::PublicKey => {
-                login.publickey
-                    && !self.identities.is_empty()
-                    && (self.offered.is_none() || offered(method))
+                login.publickey && !self.identities.is_empty() && (self.offered.is_none() || offered(method))
             }
             MethodKind::KeyboardInteractive => {
                 login.keyboard_interactive && !self.hop.batch && offered(method)
             }
             MethodKind::Password => {
-                login.password
-                    && !self.hop.batch
-                    && offered(method)
-                    && self.password_is_due(offered)
+                login.password && !self.hop.batch && offered(method) && self.password_is_due(offered)
             }
             _ => false,
         }
@@ -204,10 +186,7 @@ impl LoginRun<'_> {
     fn password_is_due(&self, offered: impl Fn(MethodKind) -> bool) -> bool {
         let order = self.order();
         let place = |method| order.iter().position(|other| *other == method);
-        let chosen = match (
-            place(MethodKind::Password),
-            place(MethodKind::KeyboardInteractive),
-        ) {
+        let chosen = match (place(MethodKind::Password), place(MethodKind::KeyboardInteractive)) {
             (Some(password), Some(interactive)) => password < interactive,
             (Some(_), None) => true,
             (None, _) => false,
@@ -216,19 +195,11 @@ impl LoginRun<'_> {
     }
 
     /// Takes over the server's answer; true when the user is in.
-    async fn take(
-        &mut self,
-        method: &str,
-        result: Result<AuthResult, russh::Error>,
-    ) -> Result<bool, Error> {
+    async fn take(&mut self, method: &str, result: Result<AuthResult, russh::Error>) -> Result<bool, Error> {
         match result {
             Ok(AuthResult::Success) => Ok(true),
-            Ok(AuthResult::Failure {
-                remaining_methods,
-                partial_success,
-            }) => {
-                self.refused(method, remaining_methods, partial_success)
-                    .await?;
+            Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
+                self.refused(method, remaining_methods, partial_success).await?;
                 Ok(false)
             }
             Err(error) => Err(self.lost(&error).await),
@@ -263,11 +234,7 @@ impl LoginRun<'_> {
         let Some(mut identity) = self.identities.pop_front() else {
             return Ok(false);
         };
-        let attempts = if self.hop.batch {
-            0
-        } else {
-            self.hop.login.passphrase_attempts
-        };
+        let attempts = if self.hop.batch { 0 } else { self.hop.login.passphrase_attempts };
         if matches!(identity.proof, Proof::Hidden) {
             match unlock(&identity.holder, attempts, self.human).await {
                 Ok(private) => {
@@ -288,24 +255,16 @@ impl LoginRun<'_> {
             }
         };
         let user = self.hop.user.as_str();
-        let mut signer = OneKey {
-            holder: &identity.holder,
-            agent: &mut self.agent,
-            human: self.human,
-            attempts,
-        };
+        let mut signer =
+            OneKey { holder: &identity.holder, agent: &mut self.agent, human: self.human, attempts };
         // An unsigned probe goes first: nothing is signed, and no passphrase asked for, in vain.
         let result = match &identity.proof {
             Proof::Plain(key) => {
-                self.handle
-                    .authenticate_publickey_with(user, key.clone(), hash, &mut signer)
-                    .await
+                self.handle.authenticate_publickey_with(user, key.clone(), hash, &mut signer).await
             }
             Proof::Certificate(certificate) => {
                 let certificate = certificate.as_ref().clone();
-                self.handle
-                    .authenticate_certificate_with(user, certificate, hash, &mut signer)
-                    .await
+                self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer).await
             }
             Proof::Hidden => return Ok(false),
         };
@@ -323,8 +282,7 @@ impl LoginRun<'_> {
     }
 
     fn skip(&mut self, identity: &Identity, problem: &str) {
-        self.notes
-            .push(format!("key {}: {problem}", identity.label));
+        self.notes.push(format!("key {}: {problem}", identity.label));
     }
 
     async fn hash_for(&mut self, proof: &Proof) -> Result<Option<HashAlg>, String> {
@@ -354,19 +312,15 @@ impl LoginRun<'_> {
             Exchange::Success => Ok(true),
             Exchange::Stopped { reason, unanswered } => Err(self.failure(reason, unanswered)),
             Exchange::Lost(error) => Err(self.lost(&error).await),
-            Exchange::Over {
-                methods_left,
-                partial_success,
-                answered,
-            } => {
+            Exchange::Over { methods_left, partial_success, answered } => {
                 self.second_factor |= answered;
-                self.refused("keyboard-interactive", methods_left, partial_success)
-                    .await?;
+                self.refused("keyboard-interactive", methods_left, partial_success).await?;
                 if partial_success {
                     return Ok(false);
                 }
                 if answered {
-                    let reason = "the answer was refused; another round could cost a second push, so it was not tried";
+                    let reason =
+                        "the answer was refused; another round could cost a second push, so it was not tried";
                     return Err(self.failure(reason.to_owned(), false));
                 }
                 self.closed.push(MethodKind::KeyboardInteractive);
@@ -390,10 +344,7 @@ impl LoginRun<'_> {
         if self.second_factor {
             return Err(self.second_round());
         }
-        let prompt = Prompt::Password {
-            user: self.hop.user.clone(),
-            host: self.hop.host.clone(),
-        };
+        let prompt = Prompt::Password { user: self.hop.user.clone(), host: self.hop.host.clone() };
         let password = match ask(self.human, self.noted, prompt).await {
             Ok(password) => password,
             Err(Exchange::Stopped { reason, unanswered }) => {
@@ -402,15 +353,13 @@ impl LoginRun<'_> {
             Err(_) => return Err(self.failure("the password was not given".to_owned(), true)),
         };
         let user = self.hop.user.as_str();
-        let result = self
-            .handle
-            .authenticate_password(user, password.reveal())
-            .await;
+        let result = self.handle.authenticate_password(user, password.reveal()).await;
         self.closed.push(MethodKind::Password);
         let accepted = self.accepted.len();
         let done = self.take("password", result).await?;
         if !done && self.accepted.len() == accepted {
-            let reason = "the password was refused; it is asked for once a login, as each try may cost a push";
+            let reason =
+                "the password was refused; it is asked for once a login, as each try may cost a push";
             return Err(self.failure(reason.to_owned(), false));
         }
         Ok(done)
@@ -492,9 +441,7 @@ impl russh::Signer for OneKey<'_> {
                 }
             }
             holder => {
-                let private = unlock(holder, self.attempts, self.human)
-                    .await
-                    .map_err(Unsigned::Key)?;
+                let private = unlock(holder, self.attempts, self.human).await.map_err(Unsigned::Key)?;
                 sign(&private, hash, &data).map_err(Unsigned::Key)?
             }
         };
@@ -510,9 +457,7 @@ fn sign(private: &PrivateKey, hash: Option<HashAlg>, data: &[u8]) -> Result<Vec<
     }
     .map_err(|error| format!("cannot sign: {error}"))?;
     let mut encoded = Vec::new();
-    signature
-        .encode(&mut encoded)
-        .map_err(|error| format!("cannot sign: {error}"))?;
+    signature.encode(&mut encoded).map_err(|error| format!("cannot sign: {error}"))?;
     Ok(encoded)
 }
 
@@ -536,15 +481,12 @@ async fn unlock(holder: &Holder, attempts: u32, human: &Human) -> Result<Arc<Pri
         }
         let text = Arc::clone(text);
         // The key derivation is slow on purpose.
-        let decoded = tokio::task::spawn_blocking(move || {
-            decode_secret_key(&text, Some(passphrase.reveal()))
-        });
+        let decoded =
+            tokio::task::spawn_blocking(move || decode_secret_key(&text, Some(passphrase.reveal())));
         if let Ok(Ok(private)) = decoded.await {
             return Ok(Arc::new(private));
         }
-        human
-            .tell(format!("wrong passphrase for key {}", path.display()))
-            .await;
+        human.tell(format!("wrong passphrase for key {}", path.display())).await;
     }
     match attempts {
         0 => Err("it is encrypted, and asking is switched off".to_owned()),

@@ -101,9 +101,10 @@ impl ChannelWriter {
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         // russh would wait for a window for ever after the channel has closed; losing the write is
         // right then.
+        let mut closed = self.closed.clone();
         tokio::select! {
             sent = self.half.data_bytes(bytes) => sent.map_err(|error| self.ended(&error)),
-            reason = until_closed(&mut self.closed.clone()) => Err(Error::Ended { reason }),
+            reason = until_closed(&mut closed) => Err(Error::Ended { reason }),
         }
     }
 
@@ -150,9 +151,7 @@ pub(super) struct Links {
 
 impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Control")
-            .field("ended", &self.links.noted.ended())
-            .finish_non_exhaustive()
+        f.debug_struct("Control").field("ended", &self.links.noted.ended()).finish_non_exhaustive()
     }
 }
 
@@ -168,12 +167,7 @@ impl Control {
     /// Cancel safe: a late answer is dropped.
     pub async fn probe(&self) -> Result<Duration, Error> {
         let sent = Instant::now();
-        match self
-            .links
-            .handle
-            .send_global_request("keepalive@openssh.com", &[], true)
-            .await
-        {
+        match self.links.handle.send_global_request("keepalive@openssh.com", &[], true).await {
             // sshd does not know the request and says so: that is an answer.
             Ok(_) | Err(russh::Error::RequestDenied) => Ok(sent.elapsed()),
             Err(error) => {
@@ -203,10 +197,7 @@ impl Control {
                 end(handle, noted, reason).await;
             }
         };
-        if tokio::time::timeout(DISCONNECT_TIME_MAX, polite)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(DISCONNECT_TIME_MAX, polite).await.is_err() {
             tracing::debug!("the server did not close the connection in time");
         }
     }
@@ -214,11 +205,7 @@ impl Control {
 
 pub(super) async fn end(handle: &Handle<Events>, noted: &Noted, reason: &str) {
     // An error means that the session is over already.
-    if handle
-        .disconnect(Disconnect::ByApplication, reason, "")
-        .await
-        .is_ok()
-    {
+    if handle.disconnect(Disconnect::ByApplication, reason, "").await.is_ok() {
         noted.until_ended().await;
     }
 }
@@ -236,26 +223,12 @@ pub(super) fn halves(
     let (queue, parts) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(UNREAD_BYTES_MAX));
     let (closing, closed) = watch::channel(None);
-    let drain = Drain {
-        queue,
-        room: Arc::clone(&room),
-        exit: None,
-        eof: false,
-    };
+    let drain = Drain { queue, room: Arc::clone(&room), exit: None, eof: false };
     // Ends with the channel, whose sender lives in the session; nothing else has to end it.
     tokio::spawn(drain.run(read, early, Arc::clone(&links.noted), closing));
     let reader = ChannelReader { parts, room };
-    let writer = ChannelWriter {
-        half: write,
-        closed,
-    };
-    (
-        reader,
-        writer,
-        Control {
-            links: Arc::new(links),
-        },
-    )
+    let writer = ChannelWriter { half: write, closed };
+    (reader, writer, Control { links: Arc::new(links) })
 }
 
 /// Takes messages off the session at once: a full queue would stop the whole connection.
@@ -285,11 +258,8 @@ impl Drain {
                 None => break,
             }
         }
-        let reason = if closed {
-            "the server closed the channel".to_owned()
-        } else {
-            noted.until_ended().await
-        };
+        let reason =
+            if closed { "the server closed the channel".to_owned() } else { noted.until_ended().await };
         closing.send_replace(Some(reason.clone()));
         if let Some(exit) = self.exit.take() {
             self.give(exit).await;
@@ -309,22 +279,14 @@ impl Drain {
                 }
             }
             ChannelMsg::ExitStatus { exit_status } => {
-                self.ended(Part::Exit {
-                    code: Some(exit_status),
-                    signal: None,
-                })
-                .await;
+                self.ended(Part::Exit { code: Some(exit_status), signal: None }).await;
             }
             ChannelMsg::ExitSignal { signal_name, .. } => {
                 let signal = match signal_name {
                     russh::Sig::Custom(name) => printable(&name),
                     known => format!("{known:?}"),
                 };
-                self.ended(Part::Exit {
-                    code: None,
-                    signal: Some(signal),
-                })
-                .await;
+                self.ended(Part::Exit { code: None, signal: Some(signal) }).await;
             }
             ChannelMsg::Close => return true,
             _ => {}

@@ -84,11 +84,7 @@ mod tests {
             drop(asking);
             tokio::time::sleep(Duration::from_secs(9)).await;
         };
-        assert!(
-            within(Duration::from_secs(10), &human, work)
-                .await
-                .is_some()
-        );
+        assert!(within(Duration::from_secs(10), &human, work).await.is_some());
     }
 
     #[tokio::test(start_paused = true)]
@@ -102,11 +98,7 @@ mod tests {
             drop(asking);
             tokio::time::sleep(Duration::from_secs(6)).await;
         };
-        assert!(
-            within(Duration::from_secs(10), &human, work)
-                .await
-                .is_none()
-        );
+        assert!(within(Duration::from_secs(10), &human, work).await.is_none());
         assert_eq!(start.elapsed(), Duration::from_secs(110));
     }
 }

@@ -18,11 +18,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_secs(1);
 const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 
 /// Looks a name up and keeps the addresses of the wanted family, in the resolver's order.
-pub(super) async fn resolve(
-    host: &str,
-    port: u16,
-    family: AddressFamily,
-) -> io::Result<Vec<SocketAddr>> {
+pub(super) async fn resolve(host: &str, port: u16, family: AddressFamily) -> io::Result<Vec<SocketAddr>> {
     let wanted = |address: &SocketAddr| match family {
         AddressFamily::Any => true,
         AddressFamily::Inet => address.is_ipv4(),
@@ -39,11 +35,8 @@ pub(super) struct Unreached {
 
 impl Unreached {
     pub fn describe(&self) -> String {
-        let tried: Vec<String> = self
-            .tried
-            .iter()
-            .map(|(address, error)| format!("{address}: {error}"))
-            .collect();
+        let tried: Vec<String> =
+            self.tried.iter().map(|(address, error)| format!("{address}: {error}")).collect();
         tried.join(", ")
     }
 }
@@ -84,11 +77,7 @@ pub(super) async fn dial(
 }
 
 async fn dial_one(address: SocketAddr, dialing: &Dialing) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() {
-        TcpSocket::new_v4()?
-    } else {
-        TcpSocket::new_v6()?
-    };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if let Some(local) = local_address(address, dialing).await? {
         socket.bind(SocketAddr::new(local, 0))?;
     }
@@ -104,20 +93,12 @@ async fn local_address(remote: SocketAddr, dialing: &Dialing) -> io::Result<Opti
         io::Error::new(io::ErrorKind::AddrNotAvailable, problem)
     };
     if let Some(name) = &dialing.bind_address {
-        let mut found = lookup_host((name.as_str(), 0))
-            .await?
-            .map(|address| address.ip());
-        return found
-            .find(of_family)
-            .map(Some)
-            .ok_or_else(|| missing("bind address", name));
+        let mut found = lookup_host((name.as_str(), 0)).await?.map(|address| address.ip());
+        return found.find(of_family).map(Some).ok_or_else(|| missing("bind address", name));
     }
     if let Some(name) = &dialing.bind_interface {
         let mut found = interface_addresses(name)?.into_iter();
-        return found
-            .find(of_family)
-            .map(Some)
-            .ok_or_else(|| missing("interface", name));
+        return found.find(of_family).map(Some).ok_or_else(|| missing("interface", name));
     }
     Ok(None)
 }
@@ -125,13 +106,11 @@ async fn local_address(remote: SocketAddr, dialing: &Dialing) -> io::Result<Opti
 /// Binding to an interface's address, as OpenSSH does, needs no privilege (binding to the device does).
 fn interface_addresses(name: &str) -> io::Result<Vec<IpAddr>> {
     let all = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?;
-    let addresses = all
-        .filter(|interface| interface.interface_name == name)
-        .filter_map(|interface| {
-            let address = interface.address?;
-            let v4 = address.as_sockaddr_in().map(|inet| IpAddr::V4(inet.ip()));
-            v4.or_else(|| address.as_sockaddr_in6().map(|inet| IpAddr::V6(inet.ip())))
-        });
+    let addresses = all.filter(|interface| interface.interface_name == name).filter_map(|interface| {
+        let address = interface.address?;
+        let v4 = address.as_sockaddr_in().map(|inet| IpAddr::V4(inet.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|inet| IpAddr::V6(inet.ip())))
+    });
     Ok(addresses.collect())
 }
 
@@ -155,26 +134,29 @@ mod linux {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::{Context, Poll};
 
+    // The macro's expansion names these without a path.
+    use nix::libc;
     use nix::sys::socket::{setsockopt, sockopt};
+    use nix::{setsockopt_impl, sockopt_impl};
     use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
     use tokio::net::TcpStream;
 
     use super::{Dialing, UNSENT_BYTES_MAX};
 
-    nix::sockopt_impl!(
+    sockopt_impl!(
         /// Acknowledge at once; the kernel switches it off again by itself.
         TcpQuickAck,
         SetOnly,
-        nix::libc::IPPROTO_TCP,
-        nix::libc::TCP_QUICKACK,
+        libc::IPPROTO_TCP,
+        libc::TCP_QUICKACK,
         bool
     );
-    nix::sockopt_impl!(
+    sockopt_impl!(
         /// How much unsent data the kernel takes before the socket counts as not writable.
         TcpNotSentLowat,
         SetOnly,
-        nix::libc::IPPROTO_TCP,
-        nix::libc::TCP_NOTSENT_LOWAT,
+        libc::IPPROTO_TCP,
+        libc::TCP_NOTSENT_LOWAT,
         u32
     );
 

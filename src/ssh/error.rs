@@ -72,13 +72,7 @@ pub struct KnownEntry {
 
 impl fmt::Display for KnownEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{} ({})",
-            self.file.display(),
-            self.line,
-            self.fingerprint
-        )
+        write!(f, "{}:{} ({})", self.file.display(), self.line, self.fingerprint)
     }
 }
 
@@ -89,10 +83,7 @@ impl HostKeyRefusal {
     }
 
     fn suffix(&self) -> String {
-        self.detail
-            .as_ref()
-            .map(|detail| format!("; {detail}"))
-            .unwrap_or_default()
+        self.detail.as_ref().map(|detail| format!("; {detail}")).unwrap_or_default()
     }
 }
 
@@ -119,11 +110,7 @@ pub struct AuthFailure {
 
 impl fmt::Display for AuthFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "login as {}@{} failed: {}",
-            self.user, self.host, self.reason
-        )?;
+        write!(f, "login as {}@{} failed: {}", self.user, self.host, self.reason)?;
         if !self.accepted.is_empty() {
             write!(f, "; accepted so far: {}", self.accepted.join(", "))?;
         }
@@ -186,9 +173,9 @@ impl Error {
                 "compare {} with what the site publishes, then accept it on a terminal",
                 refusal.fingerprint
             )),
-            Error::HostKeyChanged(_) => Some(
-                "ask the site whether it changed its key; only then remove the old line".to_owned(),
-            ),
+            Error::HostKeyChanged(_) => {
+                Some("ask the site whether it changed its key; only then remove the old line".to_owned())
+            }
             Error::HostKeyRevoked(_)
             | Error::AuthFailed(_)
             | Error::Ended { .. }

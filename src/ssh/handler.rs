@@ -41,10 +41,7 @@ impl Noted {
     }
 
     pub fn host_key_sha256(&self) -> String {
-        let noted = self
-            .host_key_sha256
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let noted = self.host_key_sha256.lock().unwrap_or_else(PoisonError::into_inner);
         noted.clone().unwrap_or_default()
     }
 
@@ -104,12 +101,7 @@ pub(super) struct Events {
 
 impl Events {
     pub fn new(hop: Arc<Hop>, known: KnownHosts, human: Arc<Human>, noted: Arc<Noted>) -> Self {
-        Events {
-            hop,
-            known,
-            human,
-            noted,
-        }
+        Events { hop, known, human, noted }
     }
 }
 
@@ -124,9 +116,7 @@ impl Drop for Events {
 pub(super) fn describe(error: &russh::Error) -> String {
     match error {
         russh::Error::KeepaliveTimeout => "no answer to keepalives".to_owned(),
-        russh::Error::Disconnect | russh::Error::HUP => {
-            "the server closed the connection".to_owned()
-        }
+        russh::Error::Disconnect | russh::Error::HUP => "the server closed the connection".to_owned(),
         russh::Error::NoAuthMethod => "the server has no further method that we know".to_owned(),
         russh::Error::IO(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
             "the server closed the connection".to_owned()
@@ -139,10 +129,7 @@ pub(super) fn describe(error: &russh::Error) -> String {
 impl Handler for Events {
     type Error = SessionError;
 
-    async fn check_server_key(
-        &mut self,
-        key: &PublicKeyOrCertificate,
-    ) -> Result<bool, SessionError> {
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, SessionError> {
         let shown = Shown::new(key).map_err(|problem| {
             SessionError::Refused(Error::ConnectFailed {
                 phase: super::error::Phase::KeyExchange,
@@ -152,27 +139,14 @@ impl Handler for Events {
                 hint: None,
             })
         })?;
-        host_key::check(&self.hop, &self.known, &shown, &self.human)
-            .await
-            .map_err(SessionError::Refused)?;
-        let mut noted = self
-            .noted
-            .host_key_sha256
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        host_key::check(&self.hop, &self.known, &shown, &self.human).await.map_err(SessionError::Refused)?;
+        let mut noted = self.noted.host_key_sha256.lock().unwrap_or_else(PoisonError::into_inner);
         *noted = Some(shown.fingerprint());
         Ok(true)
     }
 
-    async fn auth_banner(
-        &mut self,
-        banner: &str,
-        _session: &mut Session,
-    ) -> Result<(), SessionError> {
-        let text: String = printable(banner)
-            .chars()
-            .take(BANNER_CHARACTERS_MAX)
-            .collect();
+    async fn auth_banner(&mut self, banner: &str, _session: &mut Session) -> Result<(), SessionError> {
+        let text: String = printable(banner).chars().take(BANNER_CHARACTERS_MAX).collect();
         if !text.trim().is_empty() {
             self.human.tell(text).await;
         }
@@ -187,25 +161,16 @@ impl Handler for Events {
         _language: &str,
         _session: &mut Session,
     ) -> Result<(), SessionError> {
-        let text = if description.trim().is_empty() {
-            format!("{reason:?}")
-        } else {
-            printable(description.trim())
-        };
+        let text =
+            if description.trim().is_empty() { format!("{reason:?}") } else { printable(description.trim()) };
         self.noted.channel_refusal.send_replace(Some(text));
         Ok(())
     }
 
-    async fn disconnected(
-        &mut self,
-        reason: DisconnectReason<SessionError>,
-    ) -> Result<(), SessionError> {
+    async fn disconnected(&mut self, reason: DisconnectReason<SessionError>) -> Result<(), SessionError> {
         match reason {
             DisconnectReason::ReceivedDisconnect(info) => {
-                self.noted.end(format!(
-                    "the server ended it: {}",
-                    printable(info.message.trim())
-                ));
+                self.noted.end(format!("the server ended it: {}", printable(info.message.trim())));
                 Ok(())
             }
             DisconnectReason::Error(error) => {

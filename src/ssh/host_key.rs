@@ -5,8 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Certificate, PublicKeyOrCertificate};
 use ssh_config_parser::known_hosts::{
-    CertificateFacts, CertificateVerdict, KeyBlob, KnownHosts, Place, Verdict, append,
-    revoked_by_list,
+    CertificateFacts, CertificateVerdict, KeyBlob, KnownHosts, Place, Verdict, append, revoked_by_list,
 };
 use ssh_config_parser::{FingerprintHash, StrictHostKeyChecking};
 
@@ -32,11 +31,7 @@ impl Shown {
     pub fn new(key: &PublicKeyOrCertificate) -> Result<Shown, String> {
         let public = key.public_key();
         let certificate = key.certificate().map(shown_certificate).transpose()?;
-        Ok(Shown {
-            plain: blob(public.key_data())?,
-            rsa_bits: rsa_bits(public.key_data()),
-            certificate,
-        })
+        Ok(Shown { plain: blob(public.key_data())?, rsa_bits: rsa_bits(public.key_data()), certificate })
     }
 
     pub fn fingerprint(&self) -> String {
@@ -45,9 +40,7 @@ impl Shown {
 }
 
 fn blob(key: &KeyData) -> Result<KeyBlob, String> {
-    let bytes = russh::keys::PublicKey::from(key.clone())
-        .to_bytes()
-        .map_err(|error| error.to_string())?;
+    let bytes = russh::keys::PublicKey::from(key.clone()).to_bytes().map_err(|error| error.to_string())?;
     KeyBlob::from_blob(bytes).map_err(|error| error.to_string())
 }
 
@@ -76,62 +69,37 @@ fn shown_certificate(certificate: &Certificate) -> Result<ShownCertificate, Stri
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
     Known,
-    New {
-        detail: Option<String>,
-    },
-    Changed {
-        known: Vec<KnownEntry>,
-        detail: Option<String>,
-    },
-    Revoked {
-        known: Vec<KnownEntry>,
-        detail: Option<String>,
-    },
+    New { detail: Option<String> },
+    Changed { known: Vec<KnownEntry>, detail: Option<String> },
+    Revoked { known: Vec<KnownEntry>, detail: Option<String> },
 }
 
 /// Judges a shown key by the files and lists of `rules`; pure but for reading the revocation lists.
 fn standing(rules: &HostKeyRules, known: &KnownHosts, shown: &Shown, now_unix: u64) -> Standing {
-    let authority = shown
-        .certificate
-        .as_ref()
-        .map(|certificate| &certificate.facts.ca);
+    let authority = shown.certificate.as_ref().map(|certificate| &certificate.facts.ca);
     // Revocation first, for the key, the certified key and the authority, whatever else matches.
     match revoked_by_list(&rules.revoked_lists, &shown.plain, authority) {
         Ok(false) => {}
         Ok(true) => {
             let detail = Some("it is on a list of RevokedHostKeys".to_owned());
-            return Standing::Revoked {
-                known: Vec::new(),
-                detail,
-            };
+            return Standing::Revoked { known: Vec::new(), detail };
         }
         Err(error) => {
             let detail = Some(format!("no host key can be accepted: {error}"));
-            return Standing::Revoked {
-                known: Vec::new(),
-                detail,
-            };
+            return Standing::Revoked { known: Vec::new(), detail };
         }
     }
     let mut detail = None;
     if let Some(certificate) = &shown.certificate {
-        let verdict = known.judge_certificate(
-            &rules.name,
-            &certificate.facts,
-            now_unix,
-            &rules.ca_algorithms,
-        );
+        let verdict =
+            known.judge_certificate(&rules.name, &certificate.facts, now_unix, &rules.ca_algorithms);
         match verdict {
             CertificateVerdict::Revoked { line } => {
-                return Standing::Revoked {
-                    known: vec![entry(&line)],
-                    detail: None,
-                };
+                return Standing::Revoked { known: vec![entry(&line)], detail: None };
             }
             CertificateVerdict::Ok { .. } if certificate.signed => return Standing::Known,
             CertificateVerdict::Ok { .. } => {
-                detail =
-                    Some("the authority's signature on the certificate is not valid".to_owned());
+                detail = Some("the authority's signature on the certificate is not valid".to_owned());
             }
             CertificateVerdict::JudgePlainKey { reason } => {
                 detail = Some(format!("certificate not used: {reason}"));
@@ -141,35 +109,20 @@ fn standing(rules: &HostKeyRules, known: &KnownHosts, shown: &Shown, now_unix: u
     match known.judge_key(&rules.name, &shown.plain) {
         Verdict::Ok { .. } => Standing::Known,
         Verdict::New => Standing::New { detail },
-        Verdict::Changed { lines } => Standing::Changed {
-            known: lines.iter().map(entry).collect(),
-            detail,
-        },
-        Verdict::Revoked { line } => Standing::Revoked {
-            known: vec![entry(&line)],
-            detail,
-        },
+        Verdict::Changed { lines } => Standing::Changed { known: lines.iter().map(entry).collect(), detail },
+        Verdict::Revoked { line } => Standing::Revoked { known: vec![entry(&line)], detail },
     }
 }
 
 fn entry(place: &Place) -> KnownEntry {
-    KnownEntry {
-        file: place.file.clone(),
-        line: place.line,
-        fingerprint: place.key.sha256_fingerprint(),
-    }
+    KnownEntry { file: place.file.clone(), line: place.line, fingerprint: place.key.sha256_fingerprint() }
 }
 
 /// Accepts or refuses a shown key, asking and recording where the rules say so.
 ///
 /// # Errors
 /// One of the three host key errors; no credential has been sent by then.
-pub(super) async fn check(
-    hop: &Hop,
-    known: &KnownHosts,
-    shown: &Shown,
-    human: &Human,
-) -> Result<(), Error> {
+pub(super) async fn check(hop: &Hop, known: &KnownHosts, shown: &Shown, human: &Human) -> Result<(), Error> {
     let rules = &hop.host_key;
     let refusal = |known: Vec<KnownEntry>, detail: Option<String>| {
         Box::new(HostKeyRefusal {
@@ -192,9 +145,7 @@ pub(super) async fn check(
             hint: None,
         });
     }
-    let now_unix = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
+    let now_unix = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     match standing(rules, known, shown, now_unix) {
         Standing::Known => Ok(()),
         Standing::Revoked { known, detail } => Err(Error::HostKeyRevoked(refusal(known, detail))),
@@ -202,10 +153,7 @@ pub(super) async fn check(
         Standing::New { detail } => match rules.strict {
             StrictHostKeyChecking::Yes => {
                 let why = "StrictHostKeyChecking is yes".to_owned();
-                Err(Error::HostKeyUnknown(refusal(
-                    Vec::new(),
-                    Some(with(detail, why)),
-                )))
+                Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(with(detail, why)))))
             }
             StrictHostKeyChecking::AcceptNew | StrictHostKeyChecking::No => {
                 let how = "accepted without asking, as StrictHostKeyChecking says";
@@ -225,29 +173,20 @@ pub(super) async fn check(
                     record(rules, shown, human).await;
                     Ok(())
                 }
-                Err(why) => Err(Error::HostKeyUnknown(refusal(
-                    Vec::new(),
-                    Some(with(detail, why)),
-                ))),
+                Err(why) => Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(with(detail, why))))),
             },
         },
     }
 }
 
 fn with(detail: Option<String>, why: String) -> String {
-    detail
-        .map(|detail| format!("{detail}; {why}"))
-        .unwrap_or(why)
+    detail.map(|detail| format!("{detail}; {why}")).unwrap_or(why)
 }
 
 fn shown_fingerprint(rules: &HostKeyRules, shown: &Shown) -> String {
     match rules.fingerprint_hash {
         FingerprintHash::Sha256 => shown.fingerprint(),
-        FingerprintHash::Md5 => format!(
-            "{} ({})",
-            shown.fingerprint(),
-            shown.plain.md5_fingerprint()
-        ),
+        FingerprintHash::Md5 => format!("{} ({})", shown.fingerprint(), shown.plain.md5_fingerprint()),
     }
 }
 
@@ -262,10 +201,7 @@ async fn ask(hop: &Hop, shown: &Shown, note: Option<String>, human: &Human) -> R
         fingerprint: shown_fingerprint(&hop.host_key, shown),
         note,
     };
-    let answer = human
-        .ask(prompt)
-        .await
-        .map_err(|unanswered| unanswered.to_string())?;
+    let answer = human.ask(prompt).await.map_err(|unanswered| unanswered.to_string())?;
     let answer = answer.reveal().trim();
     if answer.eq_ignore_ascii_case("yes") || answer == shown.fingerprint() {
         Ok(())
@@ -281,11 +217,6 @@ async fn record(rules: &HostKeyRules, shown: &Shown, human: &Human) {
     };
     if let Err(error) = append(file, &rules.name, &shown.plain, rules.hash_names) {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
-        human
-            .tell(format!(
-                "host key not recorded: {error}{}",
-                source.unwrap_or_default()
-            ))
-            .await;
+        human.tell(format!("host key not recorded: {error}{}", source.unwrap_or_default())).await;
     }
 }

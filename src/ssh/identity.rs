@@ -57,31 +57,16 @@ struct FileKey {
 pub(super) fn gather(login: &Login, agent: &[AgentKey]) -> (Vec<Identity>, Vec<String>) {
     let mut notes = Vec::new();
     let (files, loose) = load(login, &mut notes);
-    let mut list = List {
-        login,
-        identities: Vec::new(),
-        notes,
-    };
+    let mut list = List { login, identities: Vec::new(), notes };
     let configured = |key: &AgentKey| {
         let data = key.data();
-        files.iter().any(|file| {
-            file.public
-                .as_ref()
-                .is_some_and(|public| public.key_data() == data)
-        })
+        files.iter().any(|file| file.public.as_ref().is_some_and(|public| public.key_data() == data))
     };
     let (named, others): (Vec<_>, Vec<_>) = agent.iter().partition(|key| configured(key));
-    let others = if login.identities_only {
-        Vec::new()
-    } else {
-        others
-    };
+    let others = if login.identities_only { Vec::new() } else { others };
     for key in named.into_iter().chain(others) {
         let data = key.data();
-        let certificates = files
-            .iter()
-            .flat_map(|file| &file.certificates)
-            .chain(&loose);
+        let certificates = files.iter().flat_map(|file| &file.certificates).chain(&loose);
         for certificate in certificates.filter(|certificate| certificate.public_key() == data) {
             let proof = Proof::Certificate(Box::new(certificate.clone()));
             // The agent knows the key under its plain name, whatever certificate goes with it.
@@ -99,16 +84,10 @@ pub(super) fn gather(login: &Login, agent: &[AgentKey]) -> (Vec<Identity>, Vec<S
         let Some(holder) = &file.holder else { continue };
         let label = file.path.display().to_string();
         let fits = |certificate: &&Certificate| {
-            file.public
-                .as_ref()
-                .is_some_and(|key| key.key_data() == certificate.public_key())
+            file.public.as_ref().is_some_and(|key| key.key_data() == certificate.public_key())
         };
         for certificate in file.certificates.iter().chain(loose.iter().filter(fits)) {
-            list.push(
-                &label,
-                Proof::Certificate(Box::new(certificate.clone())),
-                holder.clone(),
-            );
+            list.push(&label, Proof::Certificate(Box::new(certificate.clone())), holder.clone());
         }
         let proof = file.public.clone().map_or(Proof::Hidden, Proof::Plain);
         list.push(&label, proof, holder.clone());
@@ -136,16 +115,8 @@ impl List<'_> {
         let label = label.to_owned();
         if let Some(why) = unfit(self.login, &proof, &holder) {
             self.notes.push(format!("key {label} skipped: {why}"));
-        } else if !self
-            .identities
-            .iter()
-            .any(|other| same(&other.proof, &proof))
-        {
-            self.identities.push(Identity {
-                label,
-                proof,
-                holder,
-            });
+        } else if !self.identities.iter().any(|other| same(&other.proof, &proof)) {
+            self.identities.push(Identity { label, proof, holder });
         }
     }
 }
@@ -162,11 +133,9 @@ fn same(one: &Proof, other: &Proof) -> bool {
 fn unfit(login: &Login, proof: &Proof, holder: &Holder) -> Option<String> {
     let (algorithm, data, suffix) = match proof {
         Proof::Plain(public) => (public.algorithm(), public.key_data(), ""),
-        Proof::Certificate(certificate) => (
-            certificate.algorithm(),
-            certificate.public_key(),
-            "-cert-v01@openssh.com",
-        ),
+        Proof::Certificate(certificate) => {
+            (certificate.algorithm(), certificate.public_key(), "-cert-v01@openssh.com")
+        }
         Proof::Hidden => return None,
     };
     if let Proof::Certificate(certificate) = proof
@@ -174,29 +143,15 @@ fn unfit(login: &Login, proof: &Proof, holder: &Holder) -> Option<String> {
     {
         return Some("its certificate is one for hosts".to_owned());
     }
-    let security_key = matches!(
-        algorithm,
-        Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256
-    );
+    let security_key = matches!(algorithm, Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256);
     if security_key && !matches!(holder, Holder::Agent(_)) {
         return Some("a security key can only be used through an agent".to_owned());
     }
     if let Some(bits) = rsa_bits(data).filter(|bits| *bits < login.rsa_bits_min) {
-        return Some(format!(
-            "an RSA key of {bits} bits, the least allowed is {}",
-            login.rsa_bits_min
-        ));
+        return Some(format!("an RSA key of {bits} bits, the least allowed is {}", login.rsa_bits_min));
     }
-    let name = algorithm
-        .as_str()
-        .trim_end_matches("@openssh.com")
-        .to_owned();
-    let accepted = |name: &str| {
-        login
-            .accepted_algorithms
-            .iter()
-            .any(|accepted| accepted == name)
-    };
+    let name = algorithm.as_str().trim_end_matches("@openssh.com").to_owned();
+    let accepted = |name: &str| login.accepted_algorithms.iter().any(|accepted| accepted == name);
     let fits = match algorithm {
         Algorithm::Rsa { .. } => ["rsa-sha2-512", "rsa-sha2-256", "ssh-rsa"]
             .iter()
@@ -215,16 +170,8 @@ pub(super) fn rsa_hash(
     server: Option<Option<HashAlg>>,
     certificate: bool,
 ) -> Result<Option<HashAlg>, String> {
-    let suffix = if certificate {
-        "-cert-v01@openssh.com"
-    } else {
-        ""
-    };
-    let accepted = |name: &str| {
-        accepted
-            .iter()
-            .any(|other| *other == format!("{name}{suffix}"))
-    };
+    let suffix = if certificate { "-cert-v01@openssh.com" } else { "" };
+    let accepted = |name: &str| accepted.iter().any(|other| *other == format!("{name}{suffix}"));
     let sha512 = accepted("rsa-sha2-512").then_some(Some(HashAlg::Sha512));
     let sha256 = accepted("rsa-sha2-256").then_some(Some(HashAlg::Sha256));
     let sha1 = accepted("ssh-rsa").then_some(None);
@@ -237,9 +184,7 @@ pub(super) fn rsa_hash(
         // that servers learned first.
         None => sha1.or(sha256).or(sha512),
     };
-    chosen.ok_or_else(|| {
-        "the server takes no RSA signature that PubkeyAcceptedAlgorithms allows".to_owned()
-    })
+    chosen.ok_or_else(|| "the server takes no RSA signature that PubkeyAcceptedAlgorithms allows".to_owned())
 }
 
 fn load(login: &Login, notes: &mut Vec<String>) -> (Vec<FileKey>, Vec<Certificate>) {
@@ -276,10 +221,7 @@ fn key_note(key: &FileKey) -> Option<String> {
     let public = key.public.as_ref()?;
     let other = |certificate: &&Certificate| certificate.public_key() != public.key_data();
     key.certificates.iter().find(other)?;
-    Some(format!(
-        "the certificate beside {} belongs to another key",
-        key.path.display()
-    ))
+    Some(format!("the certificate beside {} belongs to another key", key.path.display()))
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -300,10 +242,7 @@ fn read_text(path: &Path) -> Result<Option<Zeroizing<String>>, String> {
         return Err(failed("not a regular file".to_owned()));
     }
     if metadata.len() > KEY_FILE_BYTES_MAX {
-        return Err(failed(format!(
-            "{} bytes are too many for a key",
-            metadata.len()
-        )));
+        return Err(failed(format!("{} bytes are too many for a key", metadata.len())));
     }
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(Zeroizing::new(text))),
@@ -330,12 +269,7 @@ fn read_key(path: &Path, configured: bool) -> Result<Option<FileKey>, String> {
         .flatten()
         // A `.pub` that is no key only costs the look at it; the private file decides.
         .and_then(|text| PublicKey::from_openssh(text.trim()).ok());
-    let mut key = FileKey {
-        path: path.to_owned(),
-        public,
-        holder: None,
-        certificates: Vec::new(),
-    };
+    let mut key = FileKey { path: path.to_owned(), public, holder: None, certificates: Vec::new() };
     let Some(text) = read_text(path)? else {
         return match (key.public.is_some(), configured) {
             // The private half may be in the agent.
@@ -350,11 +284,7 @@ fn read_key(path: &Path, configured: bool) -> Result<Option<FileKey>, String> {
         return Ok(Some(key));
     }
     let mode = std::fs::metadata(path).map_or(0, |metadata| {
-        if metadata.uid() == nix::unistd::getuid().as_raw() {
-            metadata.mode()
-        } else {
-            0
-        }
+        if metadata.uid() == nix::unistd::getuid().as_raw() { metadata.mode() } else { 0 }
     });
     if mode & 0o077 != 0 {
         return Err(format!(
@@ -374,13 +304,8 @@ fn read_key(path: &Path, configured: bool) -> Result<Option<FileKey>, String> {
                 return Err(format!("{} is not a private key: {error}", path.display()));
             }
             // The OpenSSH form keeps the public half readable.
-            key.public = clear_part
-                .map(|locked| locked.public_key().clone())
-                .or(key.public);
-            key.holder = Some(Holder::Locked {
-                path: path.to_owned(),
-                text: Arc::new(text),
-            });
+            key.public = clear_part.map(|locked| locked.public_key().clone()).or(key.public);
+            key.holder = Some(Holder::Locked { path: path.to_owned(), text: Arc::new(text) });
         }
     }
     Ok(Some(key))
@@ -402,10 +327,7 @@ mod tests {
         assert_eq!(best(Some(Some(HashAlg::Sha512))), Ok(Some(HashAlg::Sha512)));
         assert_eq!(best(Some(Some(HashAlg::Sha256))), Ok(Some(HashAlg::Sha256)));
         assert_eq!(best(None), Ok(Some(HashAlg::Sha256)));
-        assert!(
-            best(Some(None)).is_err(),
-            "SHA-1 is used only when the config names it"
-        );
+        assert!(best(Some(None)).is_err(), "SHA-1 is used only when the config names it");
         assert!(rsa_hash(&all, None, true).is_err());
     }
 }

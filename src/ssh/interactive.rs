@@ -38,28 +38,21 @@ pub(super) async fn exchange(
     noted: &Noted,
 ) -> Exchange {
     let mut asked: Vec<Vec<String>> = Vec::new();
-    let mut reply = handle
-        .authenticate_keyboard_interactive_start(hop.user.as_str(), None)
-        .await;
+    let mut reply = handle.authenticate_keyboard_interactive_start(hop.user.as_str(), None).await;
     for _ in 0..ROUNDS_MAX {
         let (name, instructions, prompts) = match reply {
             Err(error) => return Exchange::Lost(error),
             Ok(KeyboardInteractiveAuthResponse::Success) => return Exchange::Success,
-            Ok(KeyboardInteractiveAuthResponse::Failure {
-                remaining_methods,
-                partial_success,
-            }) => {
+            Ok(KeyboardInteractiveAuthResponse::Failure { remaining_methods, partial_success }) => {
                 return Exchange::Over {
                     methods_left: remaining_methods,
                     partial_success,
                     answered: !asked.is_empty(),
                 };
             }
-            Ok(KeyboardInteractiveAuthResponse::InfoRequest {
-                name,
-                instructions,
-                prompts,
-            }) => (printable(&name), printable(&instructions), prompts),
+            Ok(KeyboardInteractiveAuthResponse::InfoRequest { name, instructions, prompts }) => {
+                (printable(&name), printable(&instructions), prompts)
+            }
         };
         let questions: Vec<String> = prompts.iter().map(|prompt| prompt.prompt.clone()).collect();
         let mut answers = Vec::with_capacity(questions.len());
@@ -67,24 +60,16 @@ pub(super) async fn exchange(
             // PAM's messages come this way, and the empty answer is what lets it go on.
             tell(human, &name, &instructions).await;
         } else if asked.contains(&questions) {
-            let reason =
-                "the server asked the same again; a second answer could cost a second push, \
+            let reason = "the server asked the same again; a second answer could cost a second push, \
                           so none was given"
-                    .to_owned();
-            return Exchange::Stopped {
-                reason,
-                unanswered: false,
-            };
+                .to_owned();
+            return Exchange::Stopped { reason, unanswered: false };
         } else {
             for (index, question) in prompts.iter().enumerate() {
                 let first = index == 0;
                 let prompt = Prompt::KeyboardInteractive {
                     name: if first { name.clone() } else { String::new() },
-                    instructions: if first {
-                        instructions.clone()
-                    } else {
-                        String::new()
-                    },
+                    instructions: if first { instructions.clone() } else { String::new() },
                     prompt: printable(&question.prompt),
                     echo: question.echo,
                 };
@@ -95,26 +80,15 @@ pub(super) async fn exchange(
             }
             asked.push(questions);
         }
-        let answers = answers
-            .iter()
-            .map(|answer| answer.reveal().to_owned())
-            .collect();
-        reply = handle
-            .authenticate_keyboard_interactive_respond(answers)
-            .await;
+        let answers = answers.iter().map(|answer| answer.reveal().to_owned()).collect();
+        reply = handle.authenticate_keyboard_interactive_respond(answers).await;
     }
     let reason = format!("the server asked in more than {ROUNDS_MAX} rounds");
-    Exchange::Stopped {
-        reason,
-        unanswered: false,
-    }
+    Exchange::Stopped { reason, unanswered: false }
 }
 
 async fn tell(human: &Human, name: &str, instructions: &str) {
-    let lines: Vec<&str> = [name, instructions]
-        .into_iter()
-        .filter(|text| !text.trim().is_empty())
-        .collect();
+    let lines: Vec<&str> = [name, instructions].into_iter().filter(|text| !text.trim().is_empty()).collect();
     if !lines.is_empty() {
         human.tell(lines.join("\n")).await;
     }

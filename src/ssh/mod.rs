@@ -25,7 +25,7 @@ mod target;
 mod transport;
 
 pub use channel::{Channel, ChannelReader, ChannelWriter, Control, Part};
-pub use error::{AuthFailure, Error, HostKeyRefusal, Phase};
+pub use error::{AuthFailure, Error, HostKeyRefusal, KnownEntry, Phase};
 pub use prompt::{AskpassPrompter, NoPrompter, Prompt, Prompter, Secret, Unanswered};
 #[cfg(feature = "cli")]
 pub use prompt_terminal::TerminalPrompter;

@@ -43,11 +43,7 @@ pub(super) fn packet(body: &[u8]) -> Packet {
     let Some((padding, rest)) = body.split_first() else {
         return Packet::Malformed("an empty packet");
     };
-    let Some(payload) = rest
-        .len()
-        .checked_sub(usize::from(*padding))
-        .and_then(|end| rest.get(..end))
-    else {
+    let Some(payload) = rest.len().checked_sub(usize::from(*padding)).and_then(|end| rest.get(..end)) else {
         return Packet::Malformed("a packet that is all padding");
     };
     match payload.split_first() {
@@ -66,12 +62,7 @@ fn offer(payload: &[u8]) -> Option<Offer> {
     let mut rest = payload.get(COOKIE_BYTES..)?;
     let mut list = || {
         let text = std::str::from_utf8(string(&mut rest)?).ok()?;
-        Some(
-            text.split(',')
-                .filter(|name| !name.is_empty())
-                .map(str::to_owned)
-                .collect(),
-        )
+        Some(text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
     };
     Some(Offer {
         kex: list()?,
@@ -129,15 +120,10 @@ mod tests {
             "",
             "",
         ]);
-        let Packet::Offer(offer) = packet(&body) else {
-            panic!("not an offer")
-        };
+        let Packet::Offer(offer) = packet(&body) else { panic!("not an offer") };
         assert!(offer.strict_kex());
         assert_eq!(offer.host_keys, ["h"]);
-        assert_eq!(
-            offer.ciphers,
-            [vec!["c".to_owned(), "d".to_owned()], vec!["e".to_owned()]]
-        );
+        assert_eq!(offer.ciphers, [vec!["c".to_owned(), "d".to_owned()], vec!["e".to_owned()]]);
         assert_eq!(offer.compression[1], ["none", "z"]);
     }
 
@@ -145,10 +131,7 @@ mod tests {
     fn a_truncated_offer_is_malformed_wherever_it_is_cut() {
         let body = kexinit(&["k", "h", "c", "c", "m", "m", "n", "n"]);
         for end in 0..body.len() - 9 {
-            assert!(
-                matches!(packet(&body[..end]), Packet::Malformed(_)),
-                "cut at {end}"
-            );
+            assert!(matches!(packet(&body[..end]), Packet::Malformed(_)), "cut at {end}");
         }
     }
 

@@ -72,22 +72,13 @@ pub(super) async fn exchange_versions(wire: &mut Wire) -> Result<String, Fault> 
         let line = match read_line(wire).await {
             Ok(Some(line)) => line,
             Ok(None) if said.is_empty() => {
-                return Err(Fault::ClosedBeforeVersion {
-                    said: String::new(),
-                    reset: false,
-                });
+                return Err(Fault::ClosedBeforeVersion { said: String::new(), reset: false });
             }
             Ok(None) => {
-                return Err(Fault::ClosedBeforeVersion {
-                    said: shown(&said),
-                    reset: false,
-                });
+                return Err(Fault::ClosedBeforeVersion { said: shown(&said), reset: false });
             }
             Err(error) if is_hang_up(&error) => {
-                return Err(Fault::ClosedBeforeVersion {
-                    said: shown(&said),
-                    reset: true,
-                });
+                return Err(Fault::ClosedBeforeVersion { said: shown(&said), reset: true });
             }
             Err(error) => return Err(Fault::Io(error)),
         };
@@ -108,23 +99,13 @@ fn version(line: &[u8], rest: &[u8]) -> Result<String, Fault> {
     if rest.starts_with(b"2.0-") || rest.starts_with(b"1.99-") {
         Ok(text.to_owned())
     } else {
-        Err(Fault::OldProtocol {
-            version: printable(text),
-        })
+        Err(Fault::OldProtocol { version: printable(text) })
     }
 }
 
 /// Servers of these protocols wait for more of our request, so their first line must be enough.
 fn speaks_other_protocol(line: &[u8]) -> bool {
-    let first = [
-        b"HTTP/".as_slice(),
-        b"220 ",
-        b"220-",
-        b"+OK",
-        b"* OK",
-        b"<",
-        b"RFB ",
-    ];
+    let first = [b"HTTP/".as_slice(), b"220 ", b"220-", b"+OK", b"* OK", b"<", b"RFB "];
     first.iter().any(|start| line.starts_with(start))
 }
 
@@ -159,9 +140,7 @@ pub(super) async fn read_offer(wire: &mut Wire) -> Result<(Offer, Vec<u8>), Faul
         bytes.extend(length);
         let length = u32::from_be_bytes(length);
         if length > PACKET_BYTES_MAX {
-            return Err(Fault::Malformed(
-                "a packet longer than any first packet may be",
-            ));
+            return Err(Fault::Malformed("a packet longer than any first packet may be"));
         }
         let mut body = vec![0; usize::try_from(length).unwrap_or_default()];
         read_exact(wire, &mut body).await?;
@@ -171,17 +150,13 @@ pub(super) async fn read_offer(wire: &mut Wire) -> Result<(Offer, Vec<u8>), Faul
                 return Ok((*offer, bytes));
             }
             Packet::Disconnect(text) => {
-                return Err(Fault::Refused {
-                    text: printable(&text),
-                });
+                return Err(Fault::Refused { text: printable(&text) });
             }
             Packet::Malformed(what) => return Err(Fault::Malformed(what)),
             Packet::Skipped => bytes.extend(body),
         }
     }
-    Err(Fault::Malformed(
-        "no key exchange message among its first packets",
-    ))
+    Err(Fault::Malformed("no key exchange message among its first packets"))
 }
 
 async fn read_exact(wire: &mut Wire, buffer: &mut [u8]) -> Result<(), Fault> {
@@ -222,12 +197,7 @@ impl Replay {
     pub fn new(wire: Wire, version: &str, offer: &[u8]) -> Self {
         let mut again = format!("{version}\r\n").into_bytes();
         again.extend_from_slice(offer);
-        Replay {
-            wire,
-            again,
-            given: 0,
-            swallow: CLIENT_ID.len() + 2,
-        }
+        Replay { wire, again, given: 0, swallow: CLIENT_ID.len() + 2 }
     }
 }
 
@@ -251,11 +221,7 @@ impl AsyncRead for Replay {
 }
 
 impl AsyncWrite for Replay {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if self.swallow > 0 {
             let swallowed = bytes.len().min(self.swallow);
             self.swallow -= swallowed;

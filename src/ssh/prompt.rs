@@ -88,12 +88,7 @@ impl Prompt {
 impl fmt::Display for Prompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Prompt::HostKey {
-                host,
-                key_type,
-                fingerprint,
-                note,
-            } => {
+            Prompt::HostKey { host, key_type, fingerprint, note } => {
                 writeln!(f, "The host key of {host} is not known yet.")?;
                 writeln!(f, "{key_type} key fingerprint is {fingerprint}.")?;
                 if let Some(note) = note {
@@ -103,12 +98,7 @@ impl fmt::Display for Prompt {
             }
             Prompt::Password { user, host } => write!(f, "{user}@{host}'s password: "),
             Prompt::Passphrase { path } => write!(f, "Passphrase for key {}: ", path.display()),
-            Prompt::KeyboardInteractive {
-                name,
-                instructions,
-                prompt,
-                ..
-            } => {
+            Prompt::KeyboardInteractive { name, instructions, prompt, .. } => {
                 for line in [name, instructions] {
                     if !line.trim().is_empty() {
                         writeln!(f, "{}", line.trim_end())?;
@@ -176,23 +166,15 @@ impl AskpassPrompter {
 impl Prompter for AskpassPrompter {
     fn ask(&self, prompt: &Prompt) -> Result<Secret, Unanswered> {
         let failed = |what: &str, problem: &dyn fmt::Display| {
-            Unanswered::Failed(format!(
-                "askpass program {} {what}: {problem}",
-                self.program.display()
-            ))
+            Unanswered::Failed(format!("askpass program {} {what}: {problem}", self.program.display()))
         };
         let mut command = Command::new(&self.program);
-        command
-            .arg(prompt.to_string())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
+        command.arg(prompt.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
         // The convention of askpass programs for a yes-or-no question.
         if matches!(prompt, Prompt::HostKey { .. }) {
             command.env("SSH_ASKPASS_PROMPT", "confirm-or-text");
         }
-        let mut child = command
-            .spawn()
-            .map_err(|error| failed("cannot be started", &error))?;
+        let mut child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
         let mut answer = Zeroizing::new(Vec::new());
         if let Some(stdout) = child.stdout.take() {
             stdout
@@ -204,10 +186,7 @@ impl Prompter for AskpassPrompter {
         if !status.success() {
             return Err(Unanswered::Declined);
         }
-        let line = answer
-            .split(|byte| *byte == b'\n')
-            .next()
-            .unwrap_or_default();
+        let line = answer.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let text = std::str::from_utf8(line).map_err(|error| failed("answered badly", &error))?;
         Ok(Secret::new(text.to_owned()))
@@ -227,11 +206,7 @@ pub(super) struct Human {
 
 impl Human {
     pub(super) fn new(prompter: Arc<dyn Prompter>) -> Self {
-        Human {
-            prompter,
-            time: HumanTime::new(),
-            answered: AtomicU32::new(0),
-        }
+        Human { prompter, time: HumanTime::new(), answered: AtomicU32::new(0) }
     }
 
     /// How many questions were answered so far.
@@ -244,11 +219,8 @@ impl Human {
         let asking = self.time.asking();
         let answer = self.on_thread(move |prompter| prompter.ask(&prompt)).await;
         drop(asking);
-        let answer = answer.unwrap_or_else(|| {
-            Err(Unanswered::Failed(
-                "the prompter ended without an answer".to_owned(),
-            ))
-        })?;
+        let answer = answer
+            .unwrap_or_else(|| Err(Unanswered::Failed("the prompter ended without an answer".to_owned())))?;
         self.answered.fetch_add(1, Ordering::Relaxed);
         Ok(answer)
     }
@@ -256,11 +228,7 @@ impl Human {
     /// Shows a text; it waits until it is shown, so that texts and questions keep their order.
     pub(super) async fn tell(&self, text: String) {
         let asking = self.time.asking();
-        if self
-            .on_thread(move |prompter| prompter.tell(&text))
-            .await
-            .is_none()
-        {
+        if self.on_thread(move |prompter| prompter.tell(&text)).await.is_none() {
             tracing::warn!("a text could not be shown");
         }
         drop(asking);
@@ -274,12 +242,10 @@ impl Human {
     ) -> Option<T> {
         let (done, answer) = tokio::sync::oneshot::channel();
         let prompter = Arc::clone(&self.prompter);
-        let thread = std::thread::Builder::new()
-            .name("prompt".to_owned())
-            .spawn(move || {
-                // The asker may have given up (the server hung up): then nobody wants the answer.
-                drop(done.send(work(prompter.as_ref())));
-            });
+        let thread = std::thread::Builder::new().name("prompt".to_owned()).spawn(move || {
+            // The asker may have given up (the server hung up): then nobody wants the answer.
+            drop(done.send(work(prompter.as_ref())));
+        });
         if let Err(error) = thread {
             tracing::warn!("no thread for a prompt: {error}");
             return None;
@@ -292,7 +258,8 @@ impl Human {
 pub(super) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
-        let turns_text = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let turns_text =
+            matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         match character {
             '\n' | '\t' => shown.push(character),
             // Servers end lines with CR LF; the CR alone would let later text overwrite earlier.
@@ -310,18 +277,12 @@ mod tests {
 
     #[test]
     fn a_secret_is_never_printed() {
-        assert_eq!(
-            format!("{:?}", Secret::new("hunter2".to_owned())),
-            "Secret(…)"
-        );
+        assert_eq!(format!("{:?}", Secret::new("hunter2".to_owned())), "Secret(…)");
     }
 
     #[test]
     fn a_servers_text_cannot_drive_the_terminal() {
-        assert_eq!(
-            printable("a\x1b[2Jb\r\nc\u{202e}d"),
-            "a\\u{1b}[2Jb\nc\\u{202e}d"
-        );
+        assert_eq!(printable("a\x1b[2Jb\r\nc\u{202e}d"), "a\\u{1b}[2Jb\nc\\u{202e}d");
     }
 
     #[test]
@@ -331,20 +292,14 @@ mod tests {
         std::fs::write(&program, "#!/bin/sh\nprintf 'got %s\\nmore\\n' \"$1\"\n").unwrap();
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
-        let prompt = Prompt::Password {
-            user: "u".to_owned(),
-            host: "h".to_owned(),
-        };
+        let prompt = Prompt::Password { user: "u".to_owned(), host: "h".to_owned() };
         let answer = AskpassPrompter::new(program).ask(&prompt).unwrap();
         assert_eq!(answer.reveal(), "got u@h's password: ");
     }
 
     #[test]
     fn an_askpass_program_that_fails_is_a_refusal() {
-        let prompt = Prompt::Password {
-            user: "u".to_owned(),
-            host: "h".to_owned(),
-        };
+        let prompt = Prompt::Password { user: "u".to_owned(), host: "h".to_owned() };
         let answer = AskpassPrompter::new(PathBuf::from("/bin/false")).ask(&prompt);
         assert_eq!(answer.unwrap_err(), Unanswered::Declined);
     }

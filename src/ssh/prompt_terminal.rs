@@ -14,11 +14,7 @@ pub struct TerminalPrompter;
 impl TerminalPrompter {
     /// Tells whether there is a controlling terminal to ask on.
     pub fn available() -> bool {
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(TERMINAL)
-            .is_ok()
+        OpenOptions::new().read(true).write(true).open(TERMINAL).is_ok()
     }
 }
 
@@ -27,18 +23,11 @@ fn failed(error: &std::io::Error) -> Unanswered {
 }
 
 fn ask_with_echo(prompt: &str) -> Result<String, Unanswered> {
-    let mut terminal = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(TERMINAL)
-        .map_err(|_| Unanswered::Nobody)?;
-    terminal
-        .write_all(prompt.as_bytes())
-        .map_err(|error| failed(&error))?;
+    let mut terminal =
+        OpenOptions::new().read(true).write(true).open(TERMINAL).map_err(|_| Unanswered::Nobody)?;
+    terminal.write_all(prompt.as_bytes()).map_err(|error| failed(&error))?;
     let mut line = String::new();
-    let read = BufReader::new(terminal)
-        .read_line(&mut line)
-        .map_err(|error| failed(&error))?;
+    let read = BufReader::new(terminal).read_line(&mut line).map_err(|error| failed(&error))?;
     if read == 0 {
         return Err(Unanswered::Declined);
     }
@@ -54,14 +43,10 @@ impl Prompter for TerminalPrompter {
         if !TerminalPrompter::available() {
             return Err(Unanswered::Nobody);
         }
-        rpassword::prompt_password(text)
-            .map(Secret::new)
-            .map_err(|error| match error.kind() {
-                std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::Interrupted => {
-                    Unanswered::Declined
-                }
-                _ => failed(&error),
-            })
+        rpassword::prompt_password(text).map(Secret::new).map_err(|error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::Interrupted => Unanswered::Declined,
+            _ => failed(&error),
+        })
     }
 
     fn tell(&self, text: &str) {

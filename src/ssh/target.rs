@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use ssh_config_parser::known_hosts::LookupName;
 use ssh_config_parser::{
-    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Resolved, Snapshot,
-    StrictHostKeyChecking,
+    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Resolved, Snapshot, StrictHostKeyChecking,
 };
 
 use super::algorithms::Wanted;
@@ -37,11 +36,7 @@ impl Target {
     ///
     /// # Errors
     /// [`Error::ConfigRejected`] for the first problem of the config that matters for one of the hops.
-    pub fn from_config(
-        snapshot: &Snapshot,
-        host: &str,
-        overrides: &Overrides,
-    ) -> Result<Target, Error> {
+    pub fn from_config(snapshot: &Snapshot, host: &str, overrides: &Overrides) -> Result<Target, Error> {
         let route = snapshot.resolve_route(&as_uri(host))?;
         let last = route.len().saturating_sub(1);
         let hops = route
@@ -55,22 +50,13 @@ impl Target {
     /// Makes the target of a server behind a Unix socket, such as the embedded one of the demonstration.
     ///
     /// Only the given key file and known_hosts file are used; its look-up name is `localhost`.
-    pub fn unix_socket(
-        path: PathBuf,
-        user: String,
-        known_hosts: PathBuf,
-        identity: PathBuf,
-    ) -> Target {
-        Target {
-            hops: vec![Hop::on_socket(path, user, known_hosts, identity)],
-        }
+    pub fn unix_socket(path: PathBuf, user: String, known_hosts: PathBuf, identity: PathBuf) -> Target {
+        Target { hops: vec![Hop::on_socket(path, user, known_hosts, identity)] }
     }
 
     /// The host, port and user that the last hop resolves to.
     pub fn destination(&self) -> Option<(&str, u16, &str)> {
-        self.hops
-            .last()
-            .map(|hop| (hop.host.as_str(), hop.port, hop.user.as_str()))
+        self.hops.last().map(|hop| (hop.host.as_str(), hop.port, hop.user.as_str()))
     }
 
     /// The first hop's host and port: the only ones that this machine looks up and dials.
@@ -94,11 +80,7 @@ fn as_uri(host: &str) -> String {
         _ => return host.to_owned(),
     };
     let numeric = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    if numeric && !host.contains("://") {
-        format!("ssh://{host}")
-    } else {
-        host.to_owned()
-    }
+    if numeric && !host.contains("://") { format!("ssh://{host}") } else { host.to_owned() }
 }
 
 /// How a hop's socket is made.
@@ -181,9 +163,9 @@ impl Hop {
         let agent = match &resolved.identity_agent {
             IdentityAgent::None => None,
             IdentityAgent::Path(path) => Some(path.clone()),
-            IdentityAgent::Default => std::env::var_os("SSH_AUTH_SOCK")
-                .filter(|name| !name.is_empty())
-                .map(PathBuf::from),
+            IdentityAgent::Default => {
+                std::env::var_os("SSH_AUTH_SOCK").filter(|name| !name.is_empty()).map(PathBuf::from)
+            }
         };
         let mut user_files = resolved.user_known_hosts_files.clone();
         if let (Some(file), true) = (&overrides.known_hosts, destination) {
@@ -204,11 +186,7 @@ impl Hop {
             keepalive_max,
             wanted: Wanted::from_resolved(&resolved),
             host_key: HostKeyRules {
-                name: LookupName::new(
-                    &resolved.hostname,
-                    resolved.port,
-                    resolved.host_key_alias.as_deref(),
-                ),
+                name: LookupName::new(&resolved.hostname, resolved.port, resolved.host_key_alias.as_deref()),
                 strict: resolved.strict_host_key_checking,
                 user_files,
                 global_files: resolved.global_known_hosts_files,
@@ -265,10 +243,7 @@ impl Hop {
                 fingerprint_hash: FingerprintHash::Sha256,
             },
             login: Login {
-                identity_files: vec![IdentityFile {
-                    path: identity,
-                    configured: true,
-                }],
+                identity_files: vec![IdentityFile { path: identity, configured: true }],
                 certificate_files: Vec::new(),
                 identities_only: true,
                 agent: None,

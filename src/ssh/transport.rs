@@ -17,9 +17,7 @@ use super::clock::within;
 use super::dial::{dial, resolve};
 use super::error::{AuthFailure, Error, Phase};
 use super::handler::{Events, Noted, SessionError, describe};
-use super::preamble::{
-    ByteStream, Fault, READ_BUFFER_BYTES, Replay, Wire, exchange_versions, read_offer,
-};
+use super::preamble::{ByteStream, Fault, READ_BUFFER_BYTES, Replay, Wire, exchange_versions, read_offer};
 use super::prompt::{Human, Prompter};
 use super::target::{Hop, Target};
 
@@ -70,9 +68,7 @@ pub struct Transport {
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transport")
-            .field("facts", &self.facts)
-            .finish_non_exhaustive()
+        f.debug_struct("Transport").field("facts", &self.facts).finish_non_exhaustive()
     }
 }
 
@@ -119,11 +115,7 @@ pub async fn connect(
             Some(link) => {
                 let (stream, handle, noted) = link.into_tunnel(&hop, &clock).await?;
                 upstream.push((handle, noted));
-                Line {
-                    stream: Box::new(stream),
-                    address: None,
-                    local_address: None,
-                }
+                Line { stream: Box::new(stream), address: None, local_address: None }
             }
         };
         if upstream.is_empty() {
@@ -134,9 +126,7 @@ pub async fn connect(
         last = Some(link);
     }
     let Some(link) = last else {
-        return Err(Error::Ended {
-            reason: "a target without hops".to_owned(),
-        });
+        return Err(Error::Ended { reason: "a target without hops".to_owned() });
     };
     let facts = Facts {
         host: link.hop.host.clone(),
@@ -149,14 +139,7 @@ pub async fn connect(
         connections: u32::try_from(target.hops.len()).unwrap_or(u32::MAX),
         jumps: target.jumps(),
     };
-    Ok(Transport {
-        link,
-        upstream,
-        facts,
-        human,
-        quick,
-        limit: deadlines.start,
-    })
+    Ok(Transport { link, upstream, facts, human, quick, limit: deadlines.start })
 }
 
 /// The time that one hop's phases up to the key exchange share.
@@ -201,12 +184,7 @@ fn timed_out(hop: &Hop, phase: Phase, limit: Duration) -> Error {
         Phase::KeyExchange => "the server stopped answering",
         _ => "no answer",
     };
-    failed(
-        hop,
-        phase,
-        format!("{problem} within {} s", limit.as_secs_f64()),
-        None,
-    )
+    failed(hop, phase, format!("{problem} within {} s", limit.as_secs_f64()), None)
 }
 
 /// Dials the first hop.
@@ -215,21 +193,10 @@ async fn reach(hop: &Hop, clock: &Clock<'_>, quick: &Arc<AtomicBool>) -> Result<
         let connecting = async {
             tokio::net::UnixStream::connect(path)
                 .await
-                .map_err(|error| {
-                    failed(
-                        hop,
-                        Phase::Tcp,
-                        format!("{}: {error}", path.display()),
-                        None,
-                    )
-                })
+                .map_err(|error| failed(hop, Phase::Tcp, format!("{}: {error}", path.display()), None))
         };
         let stream = clock.run(hop, Phase::Tcp, connecting).await?;
-        return Ok(Line {
-            stream: Box::new(stream),
-            address: None,
-            local_address: None,
-        });
+        return Ok(Line { stream: Box::new(stream), address: None, local_address: None });
     }
     let looking = async {
         resolve(&hop.host, hop.port, hop.dialing.family)
@@ -238,12 +205,7 @@ async fn reach(hop: &Hop, clock: &Clock<'_>, quick: &Arc<AtomicBool>) -> Result<
     };
     let addresses = clock.run(hop, Phase::Resolve, looking).await?;
     if addresses.is_empty() {
-        return Err(failed(
-            hop,
-            Phase::Resolve,
-            "no address of the wanted family".to_owned(),
-            None,
-        ));
+        return Err(failed(hop, Phase::Resolve, "no address of the wanted family".to_owned(), None));
     }
     let stream = dial(&addresses, &hop.dialing, clock.left())
         .await
@@ -253,11 +215,7 @@ async fn reach(hop: &Hop, clock: &Clock<'_>, quick: &Arc<AtomicBool>) -> Result<
     let stream = super::dial::QuickAck::new(stream, Arc::clone(quick));
     #[cfg(not(target_os = "linux"))]
     let _ = quick;
-    Ok(Line {
-        stream: Box::new(stream),
-        address,
-        local_address,
-    })
+    Ok(Line { stream: Box::new(stream), address, local_address })
 }
 
 /// Version lines, key exchange, host key.
@@ -268,24 +226,14 @@ async fn handshake(
     human: &Arc<Human>,
 ) -> Result<Link, Error> {
     let mut wire: Wire = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-    let versions = async {
-        exchange_versions(&mut wire)
-            .await
-            .map_err(|fault| explain(&hop, fault))
-    };
+    let versions = async { exchange_versions(&mut wire).await.map_err(|fault| explain(&hop, fault)) };
     let version = clock.run(&hop, Phase::Version, versions).await?;
-    let offering = async {
-        read_offer(&mut wire)
-            .await
-            .map_err(|fault| explain(&hop, fault))
-    };
+    let offering = async { read_offer(&mut wire).await.map_err(|fault| explain(&hop, fault)) };
     let (offer, bytes) = clock.run(&hop, Phase::KeyExchange, offering).await?;
 
     let rules = hop.host_key.clone();
     let loading = move || KnownHosts::load(&rules.user_files, &rules.global_files);
-    let known = tokio::task::spawn_blocking(loading)
-        .await
-        .unwrap_or_default();
+    let known = tokio::task::spawn_blocking(loading).await.unwrap_or_default();
     for note in known.notes() {
         tracing::info!("{}:{}: {}", note.file.display(), note.line, note.message);
     }
@@ -293,31 +241,20 @@ async fn handshake(
         Some(configured) => configured.to_vec(),
         None => known.prefer_algorithms(&hop.host_key.name, &default_host_keys()),
     };
-    let mut config = hop.wanted.settle(&offer, &order).map_err(|mismatch| {
-        failed(
-            &hop,
-            Phase::KeyExchange,
-            mismatch.problem,
-            Some(&mismatch.hint),
-        )
-    })?;
+    let mut config = hop
+        .wanted
+        .settle(&offer, &order)
+        .map_err(|mismatch| failed(&hop, Phase::KeyExchange, mismatch.problem, Some(&mismatch.hint)))?;
     config.keepalive_interval = Some(hop.keepalive);
     config.keepalive_max = usize::try_from(hop.keepalive_max).unwrap_or(usize::MAX);
     let noted = Noted::new();
-    let events = Events::new(
-        Arc::clone(&hop),
-        known,
-        Arc::clone(human),
-        Arc::clone(&noted),
-    );
+    let events = Events::new(Arc::clone(&hop), known, Arc::clone(human), Arc::clone(&noted));
     let replay = Replay::new(wire, &version, &bytes);
     let exchanging = async {
-        connect_stream(Arc::new(config), replay, events)
-            .await
-            .map_err(|error| match error {
-                SessionError::Refused(error) => error,
-                SessionError::Russh(error) => key_exchange_failed(&hop, &error),
-            })
+        connect_stream(Arc::new(config), replay, events).await.map_err(|error| match error {
+            SessionError::Refused(error) => error,
+            SessionError::Russh(error) => key_exchange_failed(&hop, &error),
+        })
     };
     let handle = clock.run(&hop, Phase::KeyExchange, exchanging).await?;
     Ok(Link { hop, handle, noted })
@@ -325,9 +262,7 @@ async fn handshake(
 
 fn key_exchange_failed(hop: &Hop, error: &russh::Error) -> Error {
     let problem = match error {
-        russh::Error::WrongServerSig => {
-            "the server could not prove that it holds its host key".to_owned()
-        }
+        russh::Error::WrongServerSig => "the server could not prove that it holds its host key".to_owned(),
         other => describe(other),
     };
     failed(hop, Phase::KeyExchange, problem, None)
@@ -341,42 +276,28 @@ fn explain(hop: &Hop, fault: Fault) -> Error {
     match fault {
         Fault::ClosedBeforeVersion { said, reset } => {
             let how = if reset { "reset" } else { "closed" };
-            let text = if said.is_empty() {
-                String::new()
-            } else {
-                format!(": {said}")
-            };
+            let text = if said.is_empty() { String::new() } else { format!(": {said}") };
             version(
                 format!("the server {how} the connection before its version line{text}"),
                 Some(REFUSING_HINT),
             )
         }
-        Fault::NotSsh { said } => version(
-            format!("this is not an SSH server; it says: {said}"),
-            Some("check host and port"),
-        ),
-        Fault::OldProtocol { version: text } => version(
-            format!("the server speaks only an old protocol: {text}"),
-            None,
-        ),
+        Fault::NotSsh { said } => {
+            version(format!("this is not an SSH server; it says: {said}"), Some("check host and port"))
+        }
+        Fault::OldProtocol { version: text } => {
+            version(format!("the server speaks only an old protocol: {text}"), None)
+        }
         Fault::ClosedInKeyExchange => failed(
             hop,
             Phase::KeyExchange,
             "the server closed the connection in the key exchange".to_owned(),
             None,
         ),
-        Fault::Refused { text } => failed(
-            hop,
-            Phase::KeyExchange,
-            format!("the server refused: {text}"),
-            None,
-        ),
-        Fault::Malformed(what) => failed(
-            hop,
-            Phase::KeyExchange,
-            format!("the server sent {what}"),
-            None,
-        ),
+        Fault::Refused { text } => {
+            failed(hop, Phase::KeyExchange, format!("the server refused: {text}"), None)
+        }
+        Fault::Malformed(what) => failed(hop, Phase::KeyExchange, format!("the server sent {what}"), None),
         Fault::Io(error) => version(format!("the network failed: {error}"), None),
     }
 }
@@ -403,10 +324,7 @@ async fn log_in(link: &mut Link, limit: Duration, human: &Human) -> Result<(), E
     if result.is_err() && noted.ended().is_none() {
         // A server that hears nothing more would count the login as still under way.
         let saying = end(&link.handle, &noted, "login given up");
-        if tokio::time::timeout(Duration::from_secs(1), saying)
-            .await
-            .is_err()
-        {
+        if tokio::time::timeout(Duration::from_secs(1), saying).await.is_err() {
             tracing::debug!("the server did not hear that the login was given up");
         }
     }
@@ -419,27 +337,15 @@ impl Link {
         self,
         next: &Hop,
         clock: &Clock<'_>,
-    ) -> Result<
-        (
-            ChannelStream<russh::client::Msg>,
-            Handle<Events>,
-            Arc<Noted>,
-        ),
-        Error,
-    > {
+    ) -> Result<(ChannelStream<russh::client::Msg>, Handle<Events>, Arc<Noted>), Error> {
         let opening = async {
             let host = next.host.as_str();
-            let opened =
-                self.handle
-                    .channel_open_direct_tcpip(host, u32::from(next.port), "127.0.0.1", 0);
+            let opened = self.handle.channel_open_direct_tcpip(host, u32::from(next.port), "127.0.0.1", 0);
             match opened.await {
                 Ok(channel) => Ok(channel),
                 Err(error) => {
                     let refusal = self.refusal(&error).await;
-                    let problem = format!(
-                        "jump host {} would not connect: {refusal}",
-                        self.hop.shown()
-                    );
+                    let problem = format!("jump host {} would not connect: {refusal}", self.hop.shown());
                     Err(failed(next, Phase::Tcp, problem, None))
                 }
             }
@@ -451,11 +357,9 @@ impl Link {
     /// The server's own words for a refused channel, or what else went wrong.
     async fn refusal(&self, error: &russh::Error) -> String {
         match error {
-            russh::Error::ChannelOpenFailure(reason) => self
-                .noted
-                .channel_refusal()
-                .await
-                .unwrap_or_else(|| format!("{reason:?}")),
+            russh::Error::ChannelOpenFailure(reason) => {
+                self.noted.channel_refusal().await.unwrap_or_else(|| format!("{reason:?}"))
+            }
             other => self.noted.ended().unwrap_or_else(|| describe(other)),
         }
     }
@@ -476,14 +380,7 @@ impl Transport {
     /// # Cancel safety
     /// Cancel safe: dropping it closes the connection.
     pub async fn into_channel(self, command: &str) -> Result<Channel, Error> {
-        let Transport {
-            link,
-            upstream,
-            facts,
-            human,
-            quick,
-            limit,
-        } = self;
+        let Transport { link, upstream, facts, human, quick, limit } = self;
         let opening = async {
             let broken = |problem: String| failed(&link.hop, Phase::Channel, problem, None);
             let mut channel = match link.handle.channel_open_session().await {
@@ -518,17 +415,8 @@ impl Transport {
         let (channel, early) = opened?;
         // From here on delayed acknowledgements save packets.
         quick.store(false, Ordering::Relaxed);
-        let links = Links {
-            handle: link.handle,
-            noted: link.noted,
-            upstream,
-        };
+        let links = Links { handle: link.handle, noted: link.noted, upstream };
         let (reader, writer, control) = halves(channel, links, early);
-        Ok(Channel {
-            reader,
-            writer,
-            facts,
-            control,
-        })
+        Ok(Channel { reader, writer, facts, control })
     }
 }
