@@ -86,13 +86,20 @@ openssh_at_least() {
   ((major > $1 || (major == $1 && minor >= $2)))
 }
 
-# Its connections end with it: a test that has failed must not leave a login behind.
+# Its connections end with it: a test that has failed must not leave a login behind. They go first,
+# while the listener is there to collect them: nothing else does on a machine without an init.
 end_sshd() {
-  local pid=$D/run/sshd-$1.pid children=
-  if alive "$pid" 'sshd*'; then children=$(ps -o pid= --ppid "$(cat "$pid")" || true); fi
+  local pid=$D/run/sshd-$1.pid listener children i
+  if alive "$pid" 'sshd*'; then
+    read -r listener <"$pid"
+    for ((i = 0; i < 100; i++)); do
+      children=$(ps -o pid= --ppid "$listener") || break
+      # shellcheck disable=SC2086 # one word a pid
+      kill $children 2>/dev/null || true
+      sleep 0.02
+    done
+  fi
   end "$pid" 'sshd*'
-  # shellcheck disable=SC2086 # one word a pid
-  [ -z "$children" ] || kill $children 2>/dev/null || true
   rm -f "$D/sbin/sshd-$1" "$D/etc/pam.d/sshd-$1"
 }
 
