@@ -1,5 +1,6 @@
 //! Who runs on this machine: the proof that nothing is left behind.
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, User};
 use std::fs;
@@ -25,8 +26,10 @@ impl Process {
     /// Sends a signal; a process that has just ended is no error.
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.pid).expect("a pid");
-        // The only failure possible for root is ESRCH: gone already, which is what was wanted.
-        drop(kill(Pid::from_raw(pid), signal));
+        match kill(Pid::from_raw(pid), signal) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => panic!("no signal to {self:?}: {error}"),
+        }
     }
 }
 
@@ -46,10 +49,7 @@ pub fn of_user(name: &str) -> Vec<Process> {
         .unwrap_or_else(|| panic!("no user {name}"))
         .uid
         .as_raw();
-    all()
-        .into_iter()
-        .filter(|process| process.uid == uid)
-        .collect()
+    all().into_iter().filter(|process| process.uid == uid).collect()
 }
 
 /// The processes that were started with `marker` (`KEY=VALUE`) in their environment.
@@ -58,29 +58,20 @@ pub fn with_environment(marker: &str) -> Vec<Process> {
         .into_iter()
         .filter(|process| {
             // A process that ended meanwhile is none.
-            let environment =
-                fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
-            environment
-                .split(|byte| *byte == 0)
-                .any(|entry| entry == marker.as_bytes())
+            let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|entry| entry == marker.as_bytes())
         })
         .collect()
 }
 
 /// The processes of a session.
 pub fn in_session(session: u32) -> Vec<Process> {
-    all()
-        .into_iter()
-        .filter(|process| process.session == session)
-        .collect()
+    all().into_iter().filter(|process| process.session == session).collect()
 }
 
 /// The direct children of a process.
 pub fn children_of(pid: u32) -> Vec<Process> {
-    all()
-        .into_iter()
-        .filter(|process| process.parent == pid)
-        .collect()
+    all().into_iter().filter(|process| process.parent == pid).collect()
 }
 
 /// Waits until `census` is empty; panics with those who are left.
@@ -91,10 +82,7 @@ pub fn wait_until_none(within: Duration, census: impl Fn() -> Vec<Process>) {
         if left.is_empty() {
             return;
         }
-        assert!(
-            Instant::now() < end,
-            "still there after {within:?}: {left:#?}"
-        );
+        assert!(Instant::now() < end, "still there after {within:?}: {left:#?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -111,13 +99,8 @@ fn read_process(pid: u32) -> Option<Process> {
     }
     let number = |index: usize| fields.get(index)?.parse::<u32>().ok();
     let status = String::from_utf8_lossy(&fs::read(directory.join("status")).ok()?).into_owned();
-    let uid = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:"))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()?;
+    let uid =
+        status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()?;
     let command = fs::read(directory.join("cmdline")).ok()?;
     let words: Vec<_> = command
         .split(|byte| *byte == 0)

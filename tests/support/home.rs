@@ -29,16 +29,10 @@ impl TempHome {
     /// Makes an empty home: no configuration, no keys.
     pub fn empty() -> Self {
         // Socket paths must stay under 100 bytes, whatever TMPDIR says.
-        let root = tempfile::Builder::new()
-            .prefix("tl-")
-            .tempdir_in("/tmp")
-            .expect("a scratch folder");
+        let root = tempfile::Builder::new().prefix("tl-").tempdir_in("/tmp").expect("a scratch folder");
         let home = Self { root };
         for directory in ["towline", "home", "home/.ssh"] {
-            fs::DirBuilder::new()
-                .mode(0o700)
-                .create(home.root.path().join(directory))
-                .expect("a folder");
+            fs::DirBuilder::new().mode(0o700).create(home.root.path().join(directory)).expect("a folder");
         }
         home
     }
@@ -63,15 +57,9 @@ impl TempHome {
     pub fn add_host(&self, host: &str, address: SocketAddr, user: &str, kind: &str) {
         let key = format!("home/.ssh/id_{kind}");
         if !self.root.path().join(&key).exists() {
-            self.append(
-                &key,
-                &fs::read(server::identity(kind)).expect("the client's key"),
-            );
+            self.append(&key, &fs::read(server::identity(kind)).expect("the client's key"));
         }
-        self.append(
-            "home/.ssh/known_hosts",
-            server::known_hosts(address.port()).as_bytes(),
-        );
+        self.append("home/.ssh/known_hosts", server::known_hosts(address.port()).as_bytes());
         let block = format!(
             "Host {host}\n  HostName {}\n  Port {}\n  User {user}\n  IdentityFile {}\n  IdentitiesOnly yes\n  IdentityAgent none\n  UserKnownHostsFile {}\n",
             address.ip(),
@@ -143,11 +131,7 @@ impl TempHome {
 /// The built `towline` in `home`, without a terminal and with a bound on its time.
 pub fn towline(home: &TempHome) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
-    command
-        .env_clear()
-        .envs(home.environment())
-        .current_dir(home.user_home())
-        .timeout(COMMAND_MAX);
+    command.env_clear().envs(home.environment()).current_dir(home.user_home()).timeout(COMMAND_MAX);
     command
 }
 
@@ -173,20 +157,13 @@ impl Answer {
 
     /// The kind of a failure, for `assert_eq!` with the exit code.
     pub fn failure(&self) -> (Option<i32>, &str) {
-        (
-            self.code,
-            self.error["error"]["kind"].as_str().unwrap_or(""),
-        )
+        (self.code, self.error["error"]["kind"].as_str().unwrap_or(""))
     }
 }
 
 /// Runs `towline --json ARGS` in `home`.
 pub fn run_json(home: &TempHome, args: &[&str]) -> Answer {
-    let output = towline(home)
-        .arg("--json")
-        .args(args)
-        .output()
-        .expect("towline runs");
+    let output = towline(home).arg("--json").args(args).output().expect("towline runs");
     let text = format!(
         "towline {args:?}: {:?}\nstdout: {}\nstderr: {}",
         output.status,

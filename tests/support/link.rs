@@ -38,11 +38,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self {
-            latency: Duration::ZERO,
-            bytes_per_second: None,
-            window_bytes: 8 << 20,
-        }
+        Self { latency: Duration::ZERO, bytes_per_second: None, window_bytes: 8 << 20 }
     }
 }
 
@@ -87,12 +83,7 @@ impl Link {
     /// Listens on a Unix socket, which must not exist, in front of any server.
     pub fn listen_unix(path: &Path, server: Endpoint, shape: Shape) -> Self {
         let listener = UnixListener::bind(path).expect("the socket's path is free");
-        Self::start(
-            Listener::Unix(listener),
-            Endpoint::Unix(path.to_owned()),
-            server,
-            shape,
-        )
+        Self::start(Listener::Unix(listener), Endpoint::Unix(path.to_owned()), server, shape)
     }
 
     /// Where a client finds it, for a link that listens on TCP.
@@ -145,18 +136,10 @@ impl Link {
     }
 
     fn start(listener: Listener, listen: Endpoint, server: Endpoint, shape: Shape) -> Self {
-        let shared = Arc::new(Shared {
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            shape,
-        });
+        let shared = Arc::new(Shared { state: Mutex::default(), changed: Condvar::new(), shape });
         let of_acceptor = Arc::clone(&shared);
         let acceptor = std::thread::spawn(move || of_acceptor.accept(&listener, &server));
-        Self {
-            shared,
-            listen,
-            acceptor: Some(acceptor),
-        }
+        Self { shared, listen, acceptor: Some(acceptor) }
     }
 
     fn change(&self, edit: impl FnOnce(&mut State)) {
@@ -252,9 +235,7 @@ impl Shared {
             let written = to.write_all(&bytes[..allowed]);
             let mut state = self.lock();
             state.passed[direction as usize] += allowed as u64;
-            if state.cut_at[direction as usize]
-                .is_some_and(|at| state.passed[direction as usize] >= at)
-            {
+            if state.cut_at[direction as usize].is_some_and(|at| state.passed[direction as usize] >= at) {
                 state.cut_at = [None; 2];
                 state.cut();
             }
@@ -269,11 +250,9 @@ impl Shared {
     fn allow(&self, direction: Direction, length: usize) -> usize {
         let stalled = |state: &mut State| state.stalled[direction as usize] && !state.closed;
         let state = self.changed.wait_while(self.lock(), stalled).unwrap();
-        let left = state.cut_at[direction as usize]
-            .map(|at| at.saturating_sub(state.passed[direction as usize]));
-        left.map_or(length, |left| {
-            length.min(usize::try_from(left).unwrap_or(usize::MAX))
-        })
+        let left =
+            state.cut_at[direction as usize].map(|at| at.saturating_sub(state.passed[direction as usize]));
+        left.map_or(length, |left| length.min(usize::try_from(left).unwrap_or(usize::MAX)))
     }
 }
 
@@ -294,11 +273,7 @@ struct PipeState {
 impl Pipe {
     fn fill(&self, mut from: Socket, shape: &Shape) {
         // Small pieces make a slow link smooth, large ones a fast link fast.
-        let piece_bytes = if shape.bytes_per_second.is_some() {
-            4 << 10
-        } else {
-            256 << 10
-        };
+        let piece_bytes = if shape.bytes_per_second.is_some() { 4 << 10 } else { 256 << 10 };
         let mut buffer = vec![0; piece_bytes];
         let mut free_at = Instant::now();
         loop {
@@ -310,13 +285,10 @@ impl Pipe {
                 free_at += Duration::from_secs_f64(length as f64 / rate as f64);
             }
             let mut state = self.state.lock().unwrap();
-            state
-                .pieces
-                .push_back((free_at + shape.latency, buffer[..length].to_vec()));
+            state.pieces.push_back((free_at + shape.latency, buffer[..length].to_vec()));
             state.bytes += length;
             self.changed.notify_all();
-            let full =
-                |state: &mut PipeState| state.bytes >= shape.window_bytes && !state.abandoned;
+            let full = |state: &mut PipeState| state.bytes >= shape.window_bytes && !state.abandoned;
             let state = self.changed.wait_while(state, full).unwrap();
             if length == 0 || state.abandoned {
                 return;
@@ -327,10 +299,7 @@ impl Pipe {
     /// The next piece; an empty one is the end.
     fn take(&self) -> Option<(Instant, Vec<u8>)> {
         let state = self.state.lock().unwrap();
-        let mut state = self
-            .changed
-            .wait_while(state, |state| state.pieces.is_empty())
-            .unwrap();
+        let mut state = self.changed.wait_while(state, |state| state.pieces.is_empty()).unwrap();
         let piece = state.pieces.pop_front()?;
         state.bytes -= piece.1.len();
         self.changed.notify_all();

@@ -44,49 +44,24 @@ impl Pty {
 
     /// Starts any program on a terminal of 24 rows and 80 columns.
     pub fn spawn(command: CommandBuilder) -> Self {
-        let size = PtySize {
-            rows: 24,
-            cols: 80,
-            pixel_width: 0,
-            pixel_height: 0,
-        };
-        let pair = native_pty_system()
-            .openpty(size)
-            .expect("a pseudo-terminal");
-        let mut child = pair
-            .slave
-            .spawn_command(command)
-            .expect("the program starts");
+        let size = PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 };
+        let pair = native_pty_system().openpty(size).expect("a pseudo-terminal");
+        let mut child = pair.slave.spawn_command(command).expect("the program starts");
         // Ours must be closed, or the end of the program would not be the end of the terminal.
         drop(pair.slave);
-        let screen = Arc::new(Screen {
-            found: Mutex::default(),
-            changed: Condvar::new(),
-        });
-        let reader = pair
-            .master
-            .try_clone_reader()
-            .expect("the terminal is read");
+        let screen = Arc::new(Screen { found: Mutex::default(), changed: Condvar::new() });
+        let reader = pair.master.try_clone_reader().expect("the terminal is read");
         let of_reader = Arc::clone(&screen);
         std::thread::spawn(move || of_reader.keep(reader));
         let killer = child.clone_killer();
         let pid = child.process_id().expect("a pid");
         let of_waiter = Arc::clone(&screen);
         std::thread::spawn(move || {
-            let code = child
-                .wait()
-                .map_or(-1, |status| i32::try_from(status.exit_code()).unwrap_or(-1));
+            let code = child.wait().map_or(-1, |status| i32::try_from(status.exit_code()).unwrap_or(-1));
             of_waiter.change(|found| found.exit = Some(code));
         });
         let writer = pair.master.take_writer().expect("the terminal is written");
-        Self {
-            screen,
-            seen: 0,
-            writer,
-            killer,
-            master: pair.master,
-            pid,
-        }
+        Self { screen, seen: 0, writer, killer, master: pair.master, pid }
     }
 
     /// Waits for `text` after what was waited for before, and gives all that stands up to its end.
@@ -94,14 +69,9 @@ impl Pty {
         let seen = self.seen;
         let end = self.screen.wait(within, &format!("{text:?}"), |found| {
             let from = found.bytes.get(seen..)?;
-            let at = from
-                .windows(text.len())
-                .position(|window| window == text.as_bytes());
+            let at = from.windows(text.len()).position(|window| window == text.as_bytes());
             if at.is_none() && found.hung_up {
-                panic!(
-                    "the program ended without {text:?}:\n{}",
-                    String::from_utf8_lossy(&found.bytes)
-                );
+                panic!("the program ended without {text:?}:\n{}", String::from_utf8_lossy(&found.bytes));
             }
             at.map(|at| seen + at + text.len())
         });
@@ -117,33 +87,23 @@ impl Pty {
 
     /// Types bytes as they are: 0x03 is Ctrl-C, 0x04 Ctrl-D.
     pub fn type_bytes(&mut self, bytes: &[u8]) {
-        self.writer
-            .write_all(bytes)
-            .expect("the terminal takes the keys");
+        self.writer.write_all(bytes).expect("the terminal takes the keys");
         self.writer.flush().expect("the terminal takes the keys");
     }
 
     /// Gives the terminal another size, as a user dragging its corner does.
     pub fn resize(&self, rows: u16, cols: u16) {
         self.master
-            .resize(PtySize {
-                rows,
-                cols,
-                pixel_width: 0,
-                pixel_height: 0,
-            })
+            .resize(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })
             .expect("the terminal is resized");
     }
 
     /// Waits for the end and gives the exit code.
     pub fn wait_exit(&mut self, within: Duration) -> i32 {
-        let code = self
-            .screen
-            .wait(within, "the end of the program", |found| found.exit);
+        let code = self.screen.wait(within, "the end of the program", |found| found.exit);
         // What it printed last is still on its way. A process left behind may hold the terminal
         // open, so this wait has a bound of its own and no verdict.
-        self.screen
-            .wait_quietly(Duration::from_secs(1), |found| found.hung_up);
+        self.screen.wait_quietly(Duration::from_secs(1), |found| found.hung_up);
         code
     }
 
@@ -160,12 +120,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        if self
-            .screen
-            .found
-            .lock()
-            .is_ok_and(|found| found.exit.is_none())
-        {
+        if self.screen.found.lock().is_ok_and(|found| found.exit.is_none()) {
             // It may end by itself in this very moment; then there is nothing to kill.
             drop(self.killer.kill());
         }
@@ -206,10 +161,6 @@ impl Screen {
 
     fn wait_quietly(&self, within: Duration, condition: impl Fn(&Found) -> bool) {
         let found = self.found.lock().unwrap();
-        drop(
-            self.changed
-                .wait_timeout_while(found, within, |found| !condition(found))
-                .unwrap(),
-        );
+        drop(self.changed.wait_timeout_while(found, within, |found| !condition(found)).unwrap());
     }
 }

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 const CLUSTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/cluster/cluster");
 
@@ -20,8 +19,7 @@ pub const PASSCODE: &str = "123456";
 pub const KEY_PASSPHRASE: &str = "towline-passphrase";
 /// One user a login shell.
 pub const SHELL_USERS: [&str; 10] = [
-    "tl-sh", "tl-dash", "tl-bash", "tl-rbash", "tl-zsh", "tl-csh", "tl-tcsh", "tl-fish", "tl-ksh",
-    "tl-mksh",
+    "tl-sh", "tl-dash", "tl-bash", "tl-rbash", "tl-zsh", "tl-csh", "tl-tcsh", "tl-fish", "tl-ksh", "tl-mksh",
 ];
 
 /// How a server lets people in.
@@ -75,10 +73,7 @@ impl Sshd {
 
     /// Starts a server that wants a key and then asks with a menu.
     pub fn second_factor() -> Self {
-        Self::throwaway(ThrowawayOptions {
-            auth: Auth::Menu,
-            ..ThrowawayOptions::default()
-        })
+        Self::throwaway(ThrowawayOptions { auth: Auth::Menu, ..ThrowawayOptions::default() })
     }
 
     /// Starts a server as told.
@@ -88,11 +83,7 @@ impl Sshd {
         let mut refusal = String::new();
         // Between our asking for a free port and sshd's taking it somebody else can be quicker.
         for _ in 0..5 {
-            let name = format!(
-                "t-{}-{}",
-                std::process::id(),
-                COUNT.fetch_add(1, Ordering::Relaxed)
-            );
+            let name = format!("t-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
             let port = free_port();
             match start(&name, port, &options) {
                 Ok(()) => return Self { name, port },
@@ -129,18 +120,12 @@ impl Sshd {
 
     /// Session channels asked for so far, refused ones included.
     pub fn session_channels(&self) -> usize {
-        count(
-            &self.log(),
-            "debug1: server_input_channel_open: ctype session ",
-        )
+        count(&self.log(), "debug1: server_input_channel_open: ctype session ")
     }
 
     /// Forwarded connections asked for so far (what a jump uses).
     pub fn forwarded_channels(&self) -> usize {
-        count(
-            &self.log(),
-            "debug1: server_input_channel_open: ctype direct-tcpip ",
-        )
+        count(&self.log(), "debug1: server_input_channel_open: ctype direct-tcpip ")
     }
 
     /// Commands, shells and subsystems started so far.
@@ -165,9 +150,7 @@ impl Sshd {
 
     /// Waits until no connection is open, so that the counters are final.
     pub fn wait_until_idle(&self) {
-        wait_for(PATIENCE, "all connections have ended", || {
-            (self.open_connections() == 0).then_some(())
-        });
+        wait_for(PATIENCE, "all connections have ended", || (self.open_connections() == 0).then_some(()));
     }
 
     /// Ends all open connections from the server's side, as a restart or an administrator does.
@@ -194,19 +177,10 @@ impl Drop for Sshd {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // What the server saw is often what explains a failure.
-            eprintln!(
-                "--- log of sshd {} ---\n{}",
-                self.name,
-                tail(&self.log(), 60)
-            );
+            eprintln!("--- log of sshd {} ---\n{}", self.name, tail(&self.log(), 60));
         }
-        let ended = Command::new(CLUSTER)
-            .args(["sshd-stop", &self.name])
-            .status();
-        assert!(
-            ended.is_ok_and(|status| status.success()) || std::thread::panicking(),
-            "sshd was not ended"
-        );
+        let ended = Command::new(CLUSTER).args(["sshd-stop", &self.name]).status();
+        assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking(), "sshd was not ended");
         // The log goes with it; a failure to remove it changes no result.
         drop(fs::remove_dir_all(self.directory()));
     }
@@ -230,35 +204,32 @@ pub fn known_hosts(port: u16) -> String {
         .map(|kind| {
             let public = read(&state_directory().join(format!("keys/host_{kind}.pub")));
             let mut words = public.split_whitespace();
-            format!(
-                "[127.0.0.1]:{port} {} {}\n",
-                words.next().unwrap(),
-                words.next().unwrap()
-            )
+            format!("[127.0.0.1]:{port} {} {}\n", words.next().unwrap(), words.next().unwrap())
         })
         .collect()
 }
 
-/// Starts a part of the cluster (`base`, `sshd`, `dropbear`, `slurm`) unless it runs, once a test binary.
-pub fn require(part: &'static str) {
+/// Starts a part of the cluster (`base`, `sshd`, `dropbear`, `slurm`) unless it runs.
+///
+/// # Panics
+/// With the command to type where a package is missing.
+pub fn require(part: &str) {
+    // Every private server asks for the base; the answer doesn't change while we run.
     static BASE: OnceLock<()> = OnceLock::new();
-    static OTHERS: OnceLock<()> = OnceLock::new();
-    let once = if part == "base" { &BASE } else { &OTHERS };
-    // The parts beyond the base take their own look each time: the script is quick where all is up.
-    if part == "base" && once.get().is_some() {
-        return;
+    if part == "base" {
+        BASE.get_or_init(|| start_part(part));
+    } else {
+        start_part(part);
     }
+}
+
+fn start_part(part: &str) {
     let output = Command::new(CLUSTER)
         .args(["start", part])
         .stdin(Stdio::null())
         .output()
         .expect("the cluster script runs");
-    assert!(
-        output.status.success(),
-        "cluster start {part}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    once.get_or_init(|| ());
+    assert!(output.status.success(), "cluster start {part}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A command that runs as root on the host `login1`, where the servers are.
@@ -290,22 +261,14 @@ fn start(name: &str, port: u16, options: &ThrowawayOptions) -> Result<(), String
         .spawn()
         .expect("the cluster script runs");
     let mut stdin = child.stdin.take().unwrap();
-    stdin
-        .write_all(options.lines.join("\n").as_bytes())
-        .expect("the script reads its lines");
+    stdin.write_all(options.lines.join("\n").as_bytes()).expect("the script reads its lines");
     drop(stdin);
     let output = child.wait_with_output().expect("the script ends");
-    if output.status.success() {
-        Ok(())
-    } else {
-        Err(String::from_utf8_lossy(&output.stderr).into_owned())
-    }
+    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
 }
 
 fn count(text: &str, beginning: &str) -> usize {
-    text.lines()
-        .filter(|line| line.starts_with(beginning))
-        .count()
+    text.lines().filter(|line| line.starts_with(beginning)).count()
 }
 
 fn tail(text: &str, lines: usize) -> String {
@@ -319,6 +282,3 @@ fn read(path: &Path) -> String {
         Err(error) => panic!("{}: {error}", path.display()),
     }
 }
-
-/// How long a private server may take to appear, for tests that state it.
-pub const START_MAX: Duration = Duration::from_secs(10);

@@ -18,21 +18,13 @@ impl Slurm {
     pub fn run_as(&self, user: &str, argv: &[&str]) -> Output {
         let mut command = server::inside("runuser");
         command.args(["--login", user, "--shell", "/bin/sh", "--command"]);
-        command.arg(
-            argv.iter()
-                .map(|word| quoted(word))
-                .collect::<Vec<_>>()
-                .join(" "),
-        );
+        command.arg(argv.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "));
         command.output().expect("runuser runs")
     }
 
     /// Runs a command as root on the login host: `scontrol update` and other faults to inject.
     pub fn run_as_root(&self, argv: &[&str]) -> Output {
-        server::inside(argv[0])
-            .args(&argv[1..])
-            .output()
-            .expect("the command runs")
+        server::inside(argv[0]).args(&argv[1..]).output().expect("the command runs")
     }
 }
 
