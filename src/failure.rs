@@ -3,8 +3,12 @@
 //! Stands right below the faces and imports every room, to map each room's error in one `match` without a wildcard: a
 //! new variant does not compile until somebody has decided its kind, its hint and whether the call may be repeated.
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
 use serde_json::{Map, Value, json};
 use ssh_config_parser::{Reason, Rejection};
+use towline_helper::wire::ByteText;
 
 use crate::config;
 use crate::kind::Kind;
@@ -79,7 +83,7 @@ impl Failure {
     }
 
     fn at(self, place: &config::Place) -> Failure {
-        self.field("file", place.file.to_string_lossy()).field("line", place.line)
+        self.field("file", shown(&place.file)).field("line", place.line)
     }
 }
 
@@ -113,7 +117,7 @@ impl From<config::Error> for Failure {
                     ),
                     (None, known) => format!("the configured sites are {}", known.join(", ")),
                 };
-                let failure = failure.hint(hint).field("site", name).field("file", file.to_string_lossy());
+                let failure = failure.hint(hint).field("site", name).field("file", shown(&file));
                 match line {
                     Some(line) => failure.field("line", line),
                     None => failure,
@@ -129,7 +133,7 @@ impl From<config::Error> for Failure {
                 .field("site", site)
                 .field("which", key)
                 .at(&place),
-            Error::Untrusted { file, mend, .. } => failure.hint(mend).field("file", file.to_string_lossy()),
+            Error::Untrusted { file, mend, .. } => failure.hint(mend).field("file", shown(&file)),
             Error::Io { path, source, .. } => {
                 let hint = match source.kind() {
                     std::io::ErrorKind::PermissionDenied => {
@@ -137,17 +141,17 @@ impl From<config::Error> for Failure {
                     }
                     _ => "see the system's message",
                 };
-                failure.hint(hint).field("file", path.to_string_lossy())
+                failure.hint(hint).field("file", shown(&path))
             }
-            Error::Home { path, mend, .. } => failure.hint(mend).field("file", path.to_string_lossy()),
+            Error::Home { path, mend, .. } => failure.hint(mend).field("file", shown(&path)),
             Error::SocketPath { path, bytes, limit } => failure
                 .hint("set TOWLINE_HOME to a shorter path, or give the site a shorter name")
-                .field("file", path.to_string_lossy())
+                .field("file", shown(&path))
                 .field("length", bytes)
                 .field("limit", limit),
             Error::SharedDirectory { first, second } => failure
                 .hint(format!("remove the link {}, while no line of either role is open", second.display()))
-                .field("file", first.to_string_lossy()),
+                .field("file", shown(&first)),
         }
     }
 }
@@ -169,9 +173,14 @@ impl From<Rejection> for Failure {
         Failure::new(Kind::SshConfigRejected, rejection.message)
             .hint(hint)
             .field("reason", rejection.reason.as_str())
-            .field("file", rejection.file.map_or(Value::Null, |file| file.to_string_lossy().into()))
+            .field("file", rejection.file.map_or(Value::Null, |file| shown(&file).into()))
             .field("line", rejection.line)
     }
+}
+
+/// A path for JSON and people: bytes that are not UTF-8 are escaped as `\xE9`.
+fn shown(path: &Path) -> String {
+    ByteText(path.as_os_str().as_bytes().to_vec()).escaped()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ struct Desk {
 
 impl Desk {
     fn new() -> Desk {
-        Desk { scratch: tempfile::tempdir().unwrap() }
+        Desk { scratch: private_directory() }
     }
 
     fn with_config(text: &str) -> Desk {
@@ -64,6 +64,12 @@ impl Desk {
         assert_eq!(text(&output.stdout), "", "{arguments:?}");
         (output.status.code().unwrap(), document(&output.stderr)["error"].clone())
     }
+}
+
+/// Scratch directories follow the umask otherwise, and towline refuses a home that others may enter.
+fn private_directory() -> TempDir {
+    let mode = std::fs::Permissions::from_mode(0o700);
+    tempfile::Builder::new().permissions(mode).tempdir().unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -251,7 +257,7 @@ fn help_texts_are_as_they_were() {
         let output = desk.run(arguments);
         assert_eq!(output.status.code(), Some(0));
         assert!(output.stderr.is_empty());
-        insta::assert_snapshot!(arguments.join(" "), text(&output.stdout));
+        insta::assert_snapshot!(arguments.join("_").replace("--", ""), text(&output.stdout));
     }
 }
 
