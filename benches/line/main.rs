@@ -74,7 +74,12 @@ async fn open(home: &TempHome) -> Line {
 
 fn ssh(home: &TempHome, options: &[&str]) -> Command {
     let mut command = Command::new("ssh");
-    command.arg("-F").arg(home.ssh_config()).args(["-o", "Ciphers=aes128-gcm@openssh.com", "-o", "BatchMode=yes"]);
+    command.arg("-F").arg(home.ssh_config()).args([
+        "-o",
+        "Ciphers=aes128-gcm@openssh.com",
+        "-o",
+        "BatchMode=yes",
+    ]);
     command.args(options).stdin(Stdio::null()).stderr(Stdio::null());
     command
 }
@@ -108,7 +113,8 @@ struct Master {
 impl Master {
     fn start(home: &TempHome) -> Self {
         let socket = home.user_home().join("mux").display().to_string();
-        let status = ssh(home, &["-M", "-S", &socket, "-o", "ControlPersist=yes", "-fN", "login"]).status().unwrap();
+        let status =
+            ssh(home, &["-M", "-S", &socket, "-o", "ControlPersist=yes", "-fN", "login"]).status().unwrap();
         assert!(status.success());
         Master { socket, home: home.ssh_config() }
     }
@@ -231,7 +237,8 @@ async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, tabl
 }
 
 async fn read_zeros(line: &Line, bytes: u64) -> u64 {
-    let program = Program::Argv(vec!["head".into(), "-c".into(), bytes.to_string().into(), "/dev/zero".into()]);
+    let program =
+        Program::Argv(vec!["head".into(), "-c".into(), bytes.to_string().into(), "/dev/zero".into()]);
     let mut child = line.command(program).spawn(false).await.unwrap();
     let mut total = 0;
     while let Some(piece) = child.stdout.next().await {

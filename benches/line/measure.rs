@@ -23,7 +23,10 @@ impl Samples {
     fn quantile(&self, share: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort();
-        sorted.get((sorted.len() * share / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+        sorted
+            .get((sorted.len() * share / 100).min(sorted.len().saturating_sub(1)))
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -39,9 +42,15 @@ impl Table {
         if smoke {
             lines.push("smoke run: the figures mean nothing".to_owned());
         }
-        lines.push(format!("{} processors, seedless, sizes as stated", std::thread::available_parallelism().map_or(0, usize::from)));
+        lines.push(format!(
+            "{} processors, seedless, sizes as stated",
+            std::thread::available_parallelism().map_or(0, usize::from)
+        ));
         lines.push(String::new());
-        lines.push("| what | rival | ours, median (p95) | rival, median (p95) | ratio of medians | samples |".to_owned());
+        lines.push(
+            "| what | rival | ours, median (p95) | rival, median (p95) | ratio of medians | samples |"
+                .to_owned(),
+        );
         lines.push("|---|---|---|---|---|---|".to_owned());
         Table { lines }
     }
@@ -88,7 +97,11 @@ fn milliseconds(duration: Duration) -> String {
 
 /// A size for people.
 pub fn size(bytes: u64) -> String {
-    if bytes >= 1 << 30 { format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64) } else { format!("{:.1} MiB", bytes as f64 / (1_u64 << 20) as f64) }
+    if bytes >= 1 << 30 {
+        format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64)
+    } else {
+        format!("{:.1} MiB", bytes as f64 / (1_u64 << 20) as f64)
+    }
 }
 
 /// Processor time of this process so far.
