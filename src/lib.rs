@@ -12,6 +12,7 @@
 //! | `cli` | the command line: parses, prints, asks; no logic of its own |
 //! | [`failure`] | maps every room's errors to the contract's kinds |
 //! | [`doctor`] | checks what an opening needs |
+//! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`line`] | streams, commands and files over the one channel |
 //! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
 //! | [`config`] | directories, `config.toml`, the environment |
@@ -27,4 +28,5 @@ pub mod doctor;
 pub mod failure;
 pub mod kind;
 pub mod line;
+pub mod opening;
 pub mod ssh;

@@ -26,6 +26,19 @@ pub enum EndReason {
     },
 }
 
+impl EndReason {
+    /// One word for scripts.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            EndReason::Closed => "closed",
+            EndReason::Connection(_) => "connection",
+            EndReason::Protocol(_) => "protocol",
+            EndReason::Bye(_) => "helper_closed",
+            EndReason::Stalled { .. } => "helper_stalled",
+        }
+    }
+}
+
 /// Why an operation on a line failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
