@@ -10,8 +10,10 @@
 //! | room | what it is |
 //! |---|---|
 //! | `cli` | the command line: parses, prints, asks; no logic of its own |
-//! | [`doctor`] | checks what an opening needs |
 //! | [`failure`] | maps every room's errors to the contract's kinds |
+//! | [`doctor`] | checks what an opening needs |
+//! | [`line`] | streams, commands and files over the one channel |
+//! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
 //! | [`config`] | directories, `config.toml`, the environment |
 //! | [`kind`] | the contract's failure kinds and exit codes |
 //!
@@ -24,3 +26,5 @@ pub mod config;
 pub mod doctor;
 pub mod failure;
 pub mod kind;
+pub mod line;
+pub mod ssh;
