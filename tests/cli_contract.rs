@@ -89,6 +89,7 @@ fn a_wrong_command_line_is_usage_with_exit_2() {
     let desk = Desk::new();
     for arguments in [
         &["--json"][..],
+        &["--json", "job"],
         &["--json", "nonsense"],
         &["--json", "exec"],
         &["--json", "exec", "hpc"],
@@ -121,6 +122,15 @@ fn without_json_an_error_is_two_lines_of_text() {
     let output = Desk::new().run(&["docter"]);
     assert_eq!(output.status.code(), Some(2));
     insta::assert_snapshot!(text(&output.stderr));
+}
+
+#[test]
+fn without_any_command_the_help_is_shown_on_stderr() {
+    for arguments in [&[][..], &["job"]] {
+        let output = Desk::new().run(arguments);
+        assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+        assert!(text(&output.stderr).contains("Commands:"));
+    }
 }
 
 #[test]

@@ -51,15 +51,17 @@ pub(super) fn answer(error: &clap::Error, output: &Output) -> Result<u8, Failure
             output.text(&rendered.to_string())?;
             Ok(0)
         }
+        // Whoever gives no command at all wants to see which there are.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand if !output.json() => {
+            output.stderr_bytes(error.render().to_string().as_bytes())?;
+            Ok(Kind::Usage.exit_code())
+        }
         _ => Err(failure(error)),
     }
 }
 
 /// Turns clap's paragraphs into one message and one hint.
 fn failure(error: &clap::Error) -> Failure {
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::new(Kind::Usage, "a command is missing").hint("`towline --help` lists the commands");
-    }
     let text = error.render().to_string();
     let mut paragraphs = text.trim_end().split("\n\n");
     let one_line = |paragraph: &str| paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ");
@@ -74,7 +76,14 @@ fn failure(error: &clap::Error) -> Failure {
             hints.push(one_line(paragraph).replacen("tip: ", "", 1).replacen("Usage: ", "usage: ", 1));
         }
     }
-    let failure = Failure::new(Kind::Usage, message.strip_prefix("error: ").unwrap_or(&message));
+    let message = match error.kind() {
+        // The first paragraph is then the help text's, which is no message.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            "a command is missing"
+        }
+        _ => message.strip_prefix("error: ").unwrap_or(&message),
+    };
+    let failure = Failure::new(Kind::Usage, message);
     if hints.is_empty() { failure } else { failure.hint(hints.join("; ")) }
 }
 

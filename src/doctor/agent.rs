@@ -98,8 +98,8 @@ mod tests {
         [vec![IDENTITIES_ANSWER, 0, 0, 0, 1], string(&ed25519()), string(b"me@here")].concat()
     }
 
-    #[test]
-    fn a_list_is_read_over_a_socket() {
+    /// What is made of an agent that answers each request with these bytes.
+    fn asked(reply: Vec<u8>) -> Result<Vec<AgentKey>, AgentError> {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("agent");
         let listener = UnixListener::bind(&path).unwrap();
@@ -108,12 +108,23 @@ mod tests {
             let mut request = [0; 5];
             stream.read_exact(&mut request).unwrap();
             assert_eq!(request, [0, 0, 0, 1, 11]);
-            stream.write_all(&string(&answer())).unwrap();
+            stream.write_all(&reply).unwrap();
         });
-        let keys = keys(&path).unwrap();
+        let keys = keys(&path);
         server.join().unwrap();
+        keys
+    }
+
+    #[test]
+    fn a_list_is_read_over_a_socket() {
+        let keys = asked(string(&answer())).unwrap();
         assert_eq!((keys[0].key_type.as_str(), keys[0].comment.as_str()), ("ssh-ed25519", "me@here"));
         assert!(keys[0].fingerprint.starts_with("SHA256:"));
+    }
+
+    #[test]
+    fn an_answer_of_any_length_is_not_waited_for() {
+        assert!(matches!(asked(vec![255; 8]), Err(AgentError::Answer(_))));
     }
 
     #[test]

@@ -18,13 +18,7 @@ use crate::config::Role;
 
 /// One SSH connection, one session channel: commands, jobs, logs and files on clusters behind a second factor.
 #[derive(Clone, Debug, Parser)]
-#[command(
-    name = "towline",
-    version,
-    arg_required_else_help = true,
-    disable_help_subcommand = true,
-    max_term_width = 100
-)]
+#[command(name = "towline", version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     /// Print exactly one JSON document, and errors as one JSON object on stderr
     #[arg(long, global = true, overrides_with = "json")]
