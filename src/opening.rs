@@ -100,8 +100,7 @@ fn environment(recipe: &EnvironmentRecipe) -> Environment {
 fn helpers(config: &Config) -> Result<Helpers, Error> {
     let mut helpers = Helpers::embedded();
     if let Some(path) = config.environment.helper.as_ref() {
-        let bytes =
-            std::fs::read(path).map_err(|source| Error::Helper { path: path.clone(), source })?;
+        let bytes = std::fs::read(path).map_err(|source| Error::Helper { path: path.clone(), source })?;
         let digest = Sha256::digest(&bytes);
         let sha256_hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         helpers.x86_64 = Some(EmbeddedHelper { bytes: bytes.into(), sha256_hex: sha256_hex.into() });

@@ -1,25 +1,164 @@
 //! `towline exec`: a command on a site, and how its end is shown.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use towline_helper::wire::message::{ExecOutcome, Keep};
 
 use super::args::ExecArgs;
 use super::output::Output;
+use super::own_line;
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
-use crate::kind::{EXIT_TIMED_OUT, Kind};
+use crate::kind::{EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
+use crate::line::message::{ExecOutcome, Keep, Program};
+use crate::line::{self, ByteText, Line};
+
+/// Bytes of our standard input that are read and sent at a time.
+const STDIN_BYTES: usize = 64 << 10;
+/// How long an interrupted command may take to end before we leave.
+const INTERRUPTED_FOR: Duration = Duration::from_secs(4);
 
 /// Runs a command on a site.
 ///
 /// # Errors
 /// Those of the configuration and of the line; after the dispatch a lost line is `outcome_unknown`.
-pub fn run(args: &ExecArgs, environment: Environment, _output: &Output) -> Result<u8, Failure> {
+pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result<u8, Failure> {
     let config = Config::load(environment)?;
     let site = config.site(&args.site)?;
-    site.destination(args.role.into())?;
-    Err(Failure::new(Kind::Internal, "this build cannot open a line"))
+    let role = args.role.into();
+    site.destination(role)?;
+    own_line::block_on(async {
+        let line = own_line::open(&config, site, role, output).await?;
+        let result = on_line(&line, args, output).await;
+        line.close();
+        line.closed().await;
+        result
+    })
+}
+
+/// Runs the command over an open line.
+async fn on_line(line: &Line, args: &ExecArgs, output: &Output) -> Result<u8, Failure> {
+    let mut child = command(line, args, output).spawn(args.stdin).await?;
+    let stdin = child.stdin.take();
+    let mut kept = (Vec::new(), Vec::new());
+    let end = {
+        let pass = async {
+            let (stdout, stderr) = (&mut child.stdout, &mut child.stderr);
+            let out = copy(stdout, &mut kept.0, output, Output::bytes);
+            let err = copy(stderr, &mut kept.1, output, Output::stderr_bytes);
+            tokio::try_join!(out, err)
+        };
+        let feed = async {
+            if let Some(stdin) = stdin {
+                forward_stdin(stdin).await?;
+            }
+            std::future::pending::<Result<(), Failure>>().await
+        };
+        tokio::select! {
+            passed = pass => passed.map(|_| true)?,
+            failed = feed => failed.map(|()| true)?,
+            _ = tokio::signal::ctrl_c() => false,
+        }
+    };
+    if !end {
+        child.kill();
+        // The far side ends it in time, and if it doesn't, closing the line does.
+        drop(tokio::time::timeout(INTERRUPTED_FOR, child.wait()).await);
+        return Ok(EXIT_INTERRUPTED);
+    }
+    if let Some(note) = child.note().await {
+        output.note(&format!("note: {note}"))?;
+    }
+    let outcome = child.wait().await?;
+    if output.json() {
+        output.document(&ExecAnswer::new(&outcome, args.keep(), &kept.0, &kept.1))?;
+    } else if let Some(error) = &outcome.start_error {
+        output.note(&format!("towline: {error}"))?;
+    }
+    Ok(exit_code(&outcome))
+}
+
+fn command(line: &Line, args: &ExecArgs, output: &Output) -> line::Command {
+    let word = |word: &OsString| ByteText(word.as_bytes().to_vec());
+    let program = match args.command.as_slice() {
+        [text] => Program::Shell(word(text)),
+        argv => Program::Argv(argv.iter().map(word).collect()),
+    };
+    let mut command = line.command(program).detach(args.detach).end_background(args.end_background);
+    if let Some(cwd) = &args.cwd {
+        command = command.cwd(word(cwd));
+    }
+    for variable in &args.env {
+        command = command.env(variable.name.as_str(), variable.value.as_slice());
+    }
+    if let Some(timeout) = args.timeout {
+        command = command.deadline(timeout);
+    }
+    if output.json() {
+        command = command.keep(args.keep().head, args.keep().tail);
+    }
+    command
+}
+
+/// Passes a stream on as it comes; with `--json` it is kept, within the bound that the helper keeps to.
+async fn copy(
+    from: &mut line::ChildOutput,
+    kept: &mut Vec<u8>,
+    output: &Output,
+    write: impl Fn(&Output, &[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    while let Some(bytes) = from.next().await {
+        if output.json() {
+            kept.extend_from_slice(&bytes);
+        } else {
+            write(output, &bytes)?;
+        }
+    }
+    Ok(())
+}
+
+/// Forwards our standard input until its end, or until the command takes no more.
+async fn forward_stdin(mut to: line::ChildInput) -> Result<(), Failure> {
+    let (pieces, mut arrivals) = tokio::sync::mpsc::channel(2);
+    // A thread of its own, since reading a terminal or a pipe blocks and cannot be called back.
+    std::thread::Builder::new()
+        .name("towline-stdin".to_owned())
+        .spawn(move || {
+            let mut stdin = std::io::stdin().lock();
+            loop {
+                let mut piece = vec![0; STDIN_BYTES];
+                let read = match std::io::Read::read(&mut stdin, &mut piece) {
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                    read => read,
+                };
+                let piece = read.map(|count| {
+                    piece.truncate(count);
+                    piece
+                });
+                let last = piece.as_ref().map_or(true, Vec::is_empty);
+                if pieces.blocking_send(piece).is_err() || last {
+                    return;
+                }
+            }
+        })
+        .map_err(|error| Failure::new(Kind::Internal, format!("cannot start a thread: {error}")))?;
+    while let Some(piece) = arrivals.recv().await {
+        let piece = piece.map_err(|error| {
+            Failure::new(Kind::InvalidInput, format!("cannot read our standard input: {error}"))
+        })?;
+        if piece.is_empty() {
+            break;
+        }
+        if !to.send(piece).await {
+            return Ok(());
+        }
+    }
+    to.finish().await;
+    Ok(())
 }
 
 /// How the two streams of an [`ExecAnswer`] are written.

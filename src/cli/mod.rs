@@ -10,6 +10,7 @@ pub mod exec;
 pub mod job;
 mod log;
 pub mod output;
+mod own_line;
 mod ssh_config;
 pub mod table;
 mod usage;

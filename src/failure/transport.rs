@@ -28,15 +28,9 @@ impl From<ssh::Error> for Failure {
                 };
                 Failure::new(kind, message).field("phase", phase.as_str())
             }
-            Error::HostKeyUnknown(refusal) => {
-                host_key(Failure::new(Kind::HostKeyUnknown, message), *refusal)
-            }
-            Error::HostKeyChanged(refusal) => {
-                host_key(Failure::new(Kind::HostKeyChanged, message), *refusal)
-            }
-            Error::HostKeyRevoked(refusal) => {
-                host_key(Failure::new(Kind::HostKeyRevoked, message), *refusal)
-            }
+            Error::HostKeyUnknown(refusal) => host_key(Failure::new(Kind::HostKeyUnknown, message), *refusal),
+            Error::HostKeyChanged(refusal) => host_key(Failure::new(Kind::HostKeyChanged, message), *refusal),
+            Error::HostKeyRevoked(refusal) => host_key(Failure::new(Kind::HostKeyRevoked, message), *refusal),
             Error::AuthFailed(auth) => Failure::new(Kind::AuthFailed, message)
                 .field("phase", ssh::Phase::Authentication.as_str())
                 .field("methods_left", auth.methods_left)
@@ -76,9 +70,9 @@ impl From<OpenError> for Failure {
             OpenError::Ssh(error) => Failure::from(error),
             OpenError::Bootstrap(error) => bootstrap(&error, message),
             OpenError::Protocol(_) | OpenError::OtherHelper { .. } => {
-                Failure::new(Kind::BootstrapFailed, message).field("phase", "hello").hint(
-                    "remove the cached helper on the host (~/.cache/towline), then connect again",
-                )
+                Failure::new(Kind::BootstrapFailed, message)
+                    .field("phase", "hello")
+                    .hint("remove the cached helper on the host (~/.cache/towline), then connect again")
             }
             OpenError::NoHello { .. } | OpenError::Ended(_) => {
                 Failure::new(Kind::BootstrapFailed, message).field("phase", "hello")
