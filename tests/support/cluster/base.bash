@@ -22,9 +22,9 @@ prepare_directories() {
 base() {
   forget_another_boot
   if alive "$D/run/namespace.pid" sleep && cmp -s "$D/made-by" <(made_by); then return 0; fi
-  local package
-  package=$("$here/packages" missing | head -n 1)
-  [ -z "$package" ] || fail "package $package is missing; run: $("$here/packages" command)"
+  local missing
+  missing=$("$here/packages" missing)
+  [ -z "$missing" ] || fail "missing packages: ${missing//$'\n'/ }; run: $("$here/packages" command)"
   make_users
   make_keys
   authorise_keys

@@ -2,9 +2,9 @@
 # Everything here runs inside the namespace, over private copies of the package's cell and spool.
 
 start_sge() {
-  local package
-  package=$("$here/packages" missing sge | head -n 1)
-  [ -z "$package" ] || fail "package $package is missing; run: $("$here/packages" command sge)"
+  local missing
+  missing=$("$here/packages" missing sge)
+  [ -z "$missing" ] || fail "missing packages: ${missing//$'\n'/ }; run: $("$here/packages" command sge)"
   export SGE_ROOT=/var/lib/gridengine SGE_CELL=default SGE_QMASTER_PORT=6444 SGE_EXECD_PORT=6445
   export SGE_EXECD_PIDFILE=$D/run/sge/execd.pid
   lay_over_gridengine
