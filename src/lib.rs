@@ -1,1 +1,4 @@
 //! placeholder
+
+#[cfg(feature = "demo")]
+pub mod demo;
