@@ -20,7 +20,7 @@ use super::slurm::{ANSWER_BYTES_MAX, Slurm};
 /// Most ids of one question, which keeps its argument vector far below the wire's bound.
 const IDS_MAX: usize = 1000;
 /// Most jobs of one call that are asked about one by one, for what only a single answer holds (files, exact codes).
-const DETAILS_MAX: usize = 16;
+pub(super) const DETAILS_MAX: usize = 16;
 
 /// Bounds of a [`Jobs`].
 #[derive(Clone, Copy, Debug)]
@@ -207,8 +207,8 @@ impl<R: Remote> Jobs<R> {
     pub async fn show(&self, ids: &[String]) -> Result<Vec<Job>, Error> {
         let ids = self.parse_ids(ids)?;
         let mut jobs = present(&ids, self.look(&ids).await?)?;
-        for job in jobs.iter_mut().take(DETAILS_MAX) {
-            self.add_detail(job).await?;
+        for (id, job) in ids.iter().zip(&mut jobs).take(DETAILS_MAX) {
+            self.add_detail(id, job).await?;
         }
         Ok(jobs)
     }
@@ -350,9 +350,8 @@ impl<R: Remote> Jobs<R> {
     }
 
     /// Adds what the scheduler keeps of one job while it remembers it.
-    pub(super) async fn add_detail(&self, job: &mut Job) -> Result<(), Error> {
-        // A job that only accounting knows is forgotten by the controller.
-        let Some(question) = self.scheduler.detail(job) else {
+    pub(super) async fn add_detail(&self, asked: &JobId, job: &mut Job) -> Result<(), Error> {
+        let Some(question) = self.scheduler.detail(asked, job) else {
             return Ok(());
         };
         let answer = self.ask(&question).await?;

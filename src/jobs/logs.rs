@@ -140,7 +140,7 @@ impl<R: Remote> Jobs<R> {
                 format!("job {id} is an array, each task has a log of its own: name one, such as {id}_1"),
             ));
         }
-        self.add_detail(&mut job).await?;
+        self.add_detail(&id, &mut job).await?;
         let own = self.own(&job.id);
         let asked = |stderr: bool| {
             let own = own.as_ref()?;
@@ -182,9 +182,9 @@ impl<R: Remote> Jobs<R> {
             let state = job.state.as_str();
             let path = shown(path);
             if job.state.terminal() {
-                format!("job {} ended ({state}), and there is no file {path}", job.id)
+                format!("job {} ended ({state}), and there is no file {path}", job.id.text)
             } else {
-                format!("job {} is {state}, and there is no file {path} yet", job.id)
+                format!("job {} is {state}, and there is no file {path} yet", job.id.text)
             }
         });
         Error::NoLog { id: job.id.to_string(), path: Some(shown(path)), explanation }

@@ -236,8 +236,9 @@ pub trait Scheduler: Send + Sync {
     /// As [`Scheduler::read_queue`].
     fn read_history(&self, ids: &[JobId], fence: &Fence, answer: &Answer) -> Result<Rows, Error>;
 
-    /// Asks for all that the scheduler keeps of one job; `None` where that adds nothing.
-    fn detail(&self, job: &Job) -> Option<Question>;
+    /// Asks for all that the scheduler keeps of one job, on the cluster that `asked` names; `None` where that adds
+    /// nothing. A cluster that only an answer named is not asked by name: that needs the database of all clusters.
+    fn detail(&self, asked: &JobId, job: &Job) -> Option<Question>;
 
     /// Adds what the answer says to the job; an answer about another job, or none, adds nothing.
     ///

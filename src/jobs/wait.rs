@@ -5,9 +5,9 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tokio::time::{Instant, sleep_until};
 
-use super::driver::{Jobs, present};
+use super::driver::{DETAILS_MAX, Jobs, present};
 use super::error::Error;
-use super::id::{JobId, Part};
+use super::id::JobId;
 use super::pace::{Look, YOUNG};
 use super::record::{Job, Presence, State};
 use super::remote::Remote;
@@ -75,17 +75,24 @@ impl<R: Remote> Jobs<R> {
                 if let (false, Some(until)) = (done, until) {
                     sleep_until(until).await;
                 }
-                let mut jobs = Vec::new();
-                for mut job in awaited.into_iter().filter_map(|a| a.job) {
-                    if job.state == State::Failed && job.id.part != Part::Component(0) {
-                        self.add_detail(&mut job).await?;
-                    }
-                    jobs.push(job);
-                }
+                let jobs = self.last_words(awaited).await?;
                 return Ok(Waited { jobs, interrupted: !done, last_poll_error: error });
             }
             sleep_until(next).await;
         }
+    }
+
+    /// Adds the exact code of what failed, which accounting spoils and the controller keeps for minutes only.
+    async fn last_words(&self, awaited: Vec<Awaited>) -> Result<Vec<Job>, Error> {
+        let mut jobs = Vec::new();
+        for Awaited { id, job, .. } in awaited {
+            let Some(mut job) = job else { continue };
+            if job.state == State::Failed && jobs.len() < DETAILS_MAX {
+                self.add_detail(&id, &mut job).await?;
+            }
+            jobs.push(job);
+        }
+        Ok(jobs)
     }
 
     /// Takes over what a look told; returns why some could not be asked about.

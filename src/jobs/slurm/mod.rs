@@ -121,8 +121,8 @@ impl Scheduler for Slurm {
         sacct::read(self.version, ids, fence, answer)
     }
 
-    fn detail(&self, job: &Job) -> Option<Question> {
-        scontrol::detail(job)
+    fn detail(&self, asked: &JobId, job: &Job) -> Option<Question> {
+        scontrol::detail(asked, job)
     }
 
     fn read_detail(&self, job: &mut Job, answer: &Answer) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 //! out first, and nothing behind `Command=` is taken for machine text.
 
 use crate::jobs::error::Error;
-use crate::jobs::id::{Part, digits};
+use crate::jobs::id::{JobId, Part, digits};
 use crate::jobs::record::{Job, State, shown};
 use crate::jobs::remote::Answer;
 use crate::jobs::scheduler::{Question, Queue, QueueState};
@@ -13,14 +13,14 @@ use super::words::{self as slurm, ExitSource, known};
 use super::{ASK, base_env, failure};
 
 /// Asks for one job in full. Arrays as a whole are not asked: their records say nothing about all tasks.
-pub(super) fn detail(job: &Job) -> Option<Question> {
+pub(super) fn detail(asked: &JobId, job: &Job) -> Option<Question> {
     match job.id.part {
         Part::Tasks(_) => return None,
         Part::Whole if job.array.is_some() => return None,
         Part::Whole | Part::Task(_) | Part::Component(_) => {}
     }
     let mut argv = vec![b"scontrol".to_vec()];
-    argv.extend(super::cluster_flag(std::slice::from_ref(&job.id)));
+    argv.extend(super::cluster_flag(std::slice::from_ref(asked)));
     argv.extend([b"show".to_vec(), b"job".to_vec()]);
     argv.push(job.id.text.clone().into_bytes());
     Some(Question { argv, env: base_env(), deadline: ASK, ..Question::default() })
