@@ -35,7 +35,7 @@ pub use scheduler::{
     Action, Dialect, Fence, Question, Queue, QueueState, Request, Rows, Scheduler, Scope, Submission,
     Submitted,
 };
-pub use script::{Directive, SCRIPT_BYTES_MAX};
+pub use script::{Directive, SCRIPT_BYTES_MAX, check as check_script};
 pub use slurm::{ANSWER_BYTES_MAX, Slurm};
 pub use submit::{DryRun, ResolvedBy, Submitting};
 pub use wait::Waited;

@@ -25,9 +25,9 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
     let config = Config::load(environment)?;
     let site = config.site(site(command))?;
     let expected = dialect(site)?;
-    // A local script that can't be read costs no login.
-    let script = match command {
-        JobCommand::Submit(args) => Some(submit::script(&args.script)?),
+    // A script or an option that can't be sent costs no login.
+    let submission = match command {
+        JobCommand::Submit(args) => Some(submit::prepare(args)?),
         _ => None,
     };
     own_line::block_on(async {
@@ -35,9 +35,14 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         let work = async {
             let limits = Limits { calls_per_min: site.scheduler_calls_per_min, ..Limits::default() };
             let jobs = Jobs::detect(line.clone(), expected, limits).await?;
-            match (command, script) {
-                (JobCommand::Submit(args), Some(script)) => {
-                    submit::run(&jobs, args, &script, site, output).await
+            match (command, submission) {
+                (JobCommand::Submit(args), Some((script, options))) => {
+                    let what = (&script, &options);
+                    if args.dry_run {
+                        submit::dry_run(&jobs, what, output).await
+                    } else {
+                        submit::run(&jobs, what, site, output).await
+                    }
                 }
                 (JobCommand::List(args), _) => list(&jobs, args, output).await,
                 (JobCommand::Show(ids), _) => show(&jobs.show(&ids.ids).await?, output),

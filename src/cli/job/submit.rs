@@ -10,12 +10,24 @@ use crate::cli::args::{ScriptSource, SubmitArgs};
 use crate::cli::output::Output;
 use crate::config::Site;
 use crate::failure::Failure;
-use crate::jobs::{Gpus, Jobs, Mail, SCRIPT_BYTES_MAX, Script, SubmissionKey, SubmitOptions, shown};
+use crate::jobs::{
+    Gpus, Jobs, Mail, SCRIPT_BYTES_MAX, Script, SubmissionKey, SubmitOptions, check_script, shown,
+};
 use crate::kind::Kind;
 use crate::line::Line;
 
-/// Reads the script, as far as it is on this side.
-pub(super) fn script(source: &ScriptSource) -> Result<Script, Failure> {
+/// Reads and checks the script and the options, as far as they are on this side.
+pub(super) fn prepare(args: &SubmitArgs) -> Result<(Script, SubmitOptions), Failure> {
+    let options = options(args)?;
+    options.check()?;
+    let script = script(&args.script)?;
+    if let Script::Bytes { bytes, .. } = &script {
+        check_script(bytes)?;
+    }
+    Ok((script, options))
+}
+
+fn script(source: &ScriptSource) -> Result<Script, Failure> {
     match source {
         ScriptSource::Remote(path) => Ok(Script::Remote(path.clone())),
         ScriptSource::Stdin => {
@@ -45,19 +57,14 @@ fn unreadable(what: &str, error: &std::io::Error) -> Failure {
         .field("file", what)
 }
 
-/// Submits, or with `--dry-run` shows what would be sent.
+/// Submits.
 pub(super) async fn run(
     jobs: &Jobs<Line>,
-    args: &SubmitArgs,
-    script: &Script,
+    (script, options): (&Script, &SubmitOptions),
     site: &Site,
     output: &Output,
 ) -> Result<u8, Failure> {
-    let options = options(args)?;
-    if args.dry_run {
-        return dry_run(jobs, script, &options, output).await;
-    }
-    let made = jobs.submit(script, &options).await?;
+    let made = jobs.submit(script, options).await?;
     if !output.json() {
         output.text(&format!("{}\n", made.job.id.text))?;
         for warning in &made.warnings {
@@ -81,10 +88,10 @@ pub(super) async fn run(
     Ok(0)
 }
 
-async fn dry_run(
+/// Shows what would be sent.
+pub(super) async fn dry_run(
     jobs: &Jobs<Line>,
-    script: &Script,
-    options: &SubmitOptions,
+    (script, options): (&Script, &SubmitOptions),
     output: &Output,
 ) -> Result<u8, Failure> {
     let dry = jobs.dry_run(script, options).await?;
