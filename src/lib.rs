@@ -11,6 +11,8 @@
 //! |---|---|
 //! | `cli` | the command line: parses, prints, asks; no logic of its own |
 //! | [`failure`] | maps every room's errors to the contract's kinds |
+//! | [`jobs`] | batch schedulers: submit, watch, cancel, read logs |
+//! | `demo` | the embedded SSH server and mini cluster |
 //! | [`doctor`] | checks what an opening needs |
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`line`] | streams, commands and files over the one channel |
@@ -24,8 +26,11 @@
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
+#[cfg(feature = "demo")]
+pub mod demo;
 pub mod doctor;
 pub mod failure;
+pub mod jobs;
 pub mod kind;
 pub mod line;
 pub mod opening;

@@ -3,5 +3,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    #[cfg(feature = "demo")]
+    if let Some(code) = towline::demo::batch::called() {
+        return code;
+    }
     towline::cli::run()
 }

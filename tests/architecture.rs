@@ -26,6 +26,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("ssh", &["kind", "ssh_config_parser", "towline_helper", "russh"]),
     ("broker", &["config", "policy", "ssh"]),
     ("line", &["broker", "ssh"]),
+    ("opening", &["config", "line"]),
     ("jobs", &["line", "store"]),
     ("transfer", &["line", "store"]),
     ("runs", &["jobs", "transfer"]),
@@ -36,9 +37,10 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("explain", &["runs"]),
     ("audit", &["config"]),
     ("demo", &["config", "line", "jobs", "russh"]),
-    ("failure", &["plan", "workspace", "pods", "sandbox", "explain", "audit", "demo"]),
-    ("mcp", &["failure"]),
-    ("cli", &["failure", "mcp"]),
+    ("failure", &["opening", "plan", "workspace", "pods", "sandbox", "explain", "audit", "demo"]),
+    ("doctor", &["failure"]),
+    ("mcp", &["doctor"]),
+    ("cli", &["doctor", "mcp"]),
 ];
 
 /// Named as below everything, yet not for everybody: SSH itself and the embedded server speak it.

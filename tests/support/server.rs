@@ -192,6 +192,11 @@ pub fn state_directory() -> PathBuf {
         .map_or_else(|| PathBuf::from("/var/tmp/towline-tests"), PathBuf::from)
 }
 
+/// A user's home as this process sees it; the user sees it as `/home/NAME`.
+pub fn user_home(user: &str) -> PathBuf {
+    state_directory().join("home").join(user)
+}
+
 /// A private key that all users accept (`ed25519`, `rsa`, `ecdsa`, `encrypted`), or one that nobody does (`stranger`).
 pub fn identity(kind: &str) -> PathBuf {
     state_directory().join("keys").join(format!("id_{kind}"))
@@ -209,7 +214,7 @@ pub fn known_hosts(port: u16) -> String {
         .collect()
 }
 
-/// Starts a part of the cluster (`base`, `sshd`, `dropbear`, `slurm`) unless it runs.
+/// Starts a part of the cluster (`base`, `sshd`, `dropbear`, `slurm`, `sge`) unless it runs.
 ///
 /// # Panics
 /// With the command to type where a package is missing.

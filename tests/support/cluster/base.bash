@@ -13,7 +13,7 @@ user_keys=(ed25519 rsa ecdsa encrypted)
 key_passphrase=towline-passphrase
 
 prepare_directories() {
-  install -d -m 755 "$D" "$D"/run "$D"/log "$D"/etc "$D"/sbin "$D"/sshd
+  install -d -m 755 "$D" "$D"/run "$D"/log "$D"/etc "$D"/sbin "$D"/sshd "$D"/home
   install -d -m 700 "$D"/keys
   # Mount points of the namespace; empty outside of it.
   install -d -m 755 /run/towline-tests /run/sshd /run/mysqld /run/munge
@@ -22,9 +22,9 @@ prepare_directories() {
 base() {
   forget_another_boot
   if alive "$D/run/namespace.pid" sleep && cmp -s "$D/made-by" <(made_by); then return 0; fi
-  local package
-  package=$("$here/packages" missing | head -n 1)
-  [ -z "$package" ] || fail "package $package is missing; run: $("$here/packages" command)"
+  local missing
+  missing=$("$here/packages" missing)
+  [ -z "$missing" ] || fail "missing packages: ${missing//$'\n'/ }; run: $("$here/packages" command)"
   make_users
   make_keys
   authorise_keys
@@ -34,6 +34,7 @@ base() {
     setsid unshare --uts --mount --propagation private -- "$self" __namespace </dev/null >"$D/log/namespace.log" 2>&1 &
     wait_until 10 alive "$D/run/namespace.pid" sleep
   fi
+  inside "$self" __lay_over
   made_by >"$D/made-by"
 }
 
@@ -49,11 +50,20 @@ forget_another_boot() {
   echo "$now" >"$D/boot"
 }
 
+# Accounts are the machine's, since every program looks there; their homes are ours, so that two state
+# directories, or a person of the same name, never meet.
 make_users() {
-  local entry name shell
+  local entry name
   for entry in "${plain_users[@]}" "${shell_users[@]}"; do
-    name=${entry%%:*} shell=${entry#*:}
-    if ! id "$name" >/dev/null 2>&1; then useradd --create-home --shell "$shell" "$name"; fi
+    name=${entry%%:*}
+    id "$name" >/dev/null 2>&1 ||
+      useradd --no-create-home --home-dir "/home/$name" --shell "${entry#*:}" "$name"
+    [ ! -d "$D/home/$name" ] || continue
+    # Moved into place last, so that a home which is there is complete.
+    cp -a /etc/skel "$D/home/.$name"
+    chown -R "$name:$(id -gn "$name")" "$D/home/.$name"
+    chmod 755 "$D/home/.$name"
+    mv "$D/home/.$name" "$D/home/$name"
   done
 }
 
@@ -71,13 +81,12 @@ make_keys() {
 }
 
 authorise_keys() {
-  local entry name home kind
+  local entry name kind
   for kind in "${user_keys[@]}"; do cat "$D/keys/id_$kind.pub"; done >"$D/authorized_keys"
   for entry in "${plain_users[@]}" "${shell_users[@]}"; do
     name=${entry%%:*}
-    home=$(getent passwd "$name" | cut -d: -f6)
-    install -d -m 700 -o "$name" -g "$(id -gn "$name")" "$home/.ssh"
-    install -m 600 -o "$name" -g "$(id -gn "$name")" "$D/authorized_keys" "$home/.ssh/authorized_keys"
+    install -d -m 700 -o "$name" -g "$(id -gn "$name")" "$D/home/$name/.ssh"
+    install -m 600 -o "$name" -g "$(id -gn "$name")" "$D/authorized_keys" "$D/home/$name/.ssh/authorized_keys"
   done
 }
 
@@ -106,18 +115,22 @@ copy_configuration() {
   cat "$here/conf/slurmdbd.conf" >"$D/etc/slurm/slurmdbd.conf"
 }
 
-# The first process of the namespace: mounts, then only keeps it alive and findable.
+# The process that keeps the namespace alive and findable.
 hold_namespace() {
   hostname login1
-  mount --bind "$D/etc/hosts" /etc/hosts
-  mount --bind "$D/etc/pam.d" /etc/pam.d
-  mount --bind "$D/etc/shadow" /etc/shadow
-  mount --bind "$D/run" /run/towline-tests
-  mount --bind "$D/run/mysqld" /run/mysqld
-  mount --bind "$D/run/munge" /run/munge
-  mount --bind "$D/etc/slurm" /etc/slurm
-  mount --bind "$D/slurm/state" /var/lib/slurm
-  mount --bind "$D/slurm/log" /var/log/slurm
   echo $$ >"$D/run/namespace.pid"
   exec sleep infinity
 }
+
+# Lays the copies over the originals; run again, it adds what a newer version of this list has.
+lay_over() {
+  local entry
+  for entry in "$D/etc/hosts:/etc/hosts" "$D/etc/pam.d:/etc/pam.d" "$D/etc/shadow:/etc/shadow" \
+    "$D/home:/home" "$D/run:/run/towline-tests" "$D/run/mysqld:/run/mysqld" "$D/run/munge:/run/munge" \
+    "$D/etc/slurm:/etc/slurm" "$D/slurm/state:/var/lib/slurm" "$D/slurm/log:/var/log/slurm"; do
+    in_place "$entry" || mount --bind "${entry%%:*}" "${entry#*:}"
+  done
+}
+
+# Being a mount point is not enough: outside, /home may be one already.
+in_place() { [ "${1%%:*}" -ef "${1#*:}" ]; }
