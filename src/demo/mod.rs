@@ -10,6 +10,7 @@ mod exec;
 mod link;
 mod login;
 mod options;
+mod outbox;
 mod scratch;
 mod server;
 
