@@ -150,10 +150,14 @@ impl<S> Link<S> {
 
     fn passed(&mut self, bytes: usize) {
         let mut state = self.faults.state();
-        if let Some(left) = state.left {
-            let left = left.saturating_sub(bytes as u64);
-            state.left = (left > 0).then_some(left);
-            self.dead = left == 0;
+        let Some(left) = state.left else { return };
+        let left = left.saturating_sub(bytes as u64);
+        state.left = (left > 0).then_some(left);
+        self.dead = left == 0;
+        drop(state);
+        if self.dead {
+            // The other direction may wait for bytes that will never come.
+            self.faults.change(|_| ());
         }
     }
 
