@@ -8,6 +8,8 @@ pub mod byte_text;
 pub mod endpoint;
 pub mod frame;
 pub mod message;
+mod receiving;
+pub mod sending;
 pub mod window;
 
 pub use byte_text::ByteText;

@@ -1,0 +1,581 @@
+//! The state machine that both ends of a line run: bytes and time in, events and bytes out.
+//!
+//! In which order to call it: [`Endpoint::handle_bytes`] with what arrived, then [`Endpoint::next_event`] until it
+//! is empty, then the commands ([`Endpoint::open`], [`Endpoint::send`], …), then [`Endpoint::transmit`] while the
+//! link takes bytes, and [`Endpoint::handle_time`] not later than [`Endpoint::next_time`]. Time is a [`Duration`]
+//! since any fixed moment, and never goes back.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::frame::{CHANNEL_MASK, Decoder, FLAG_ACK, FLAG_END, Frame, FrameError, Kind};
+use super::message::{
+    self, Bye, Cancel, Code, Dispatched, Hello, MessageError, Open, Outcome, Refusal, Request, Resize,
+    STREAMS_MAX, Start,
+};
+use super::receiving::Receiving;
+use super::sending::Sending;
+use super::window::{WINDOW_BYTES_MAX, WINDOW_BYTES_MAX_UP, Window};
+
+/// Channels of a stream: 0 is content towards the helper, 1 and 2 are content and diagnostics from it.
+pub const CHANNELS: usize = 3;
+/// Standard input, or a file's content towards the helper.
+pub const STDIN: u8 = 0;
+/// Standard output, or a file's content from the helper.
+pub const STDOUT: u8 = 1;
+/// Standard error.
+pub const STDERR: u8 = 2;
+
+/// Bounds of what a client lends: a channel's window and, above the starting credit, all of them together.
+const CLIENT_CREDIT: (u64, u64) = (32 << 20, 40 << 20);
+/// The same for the helper, whose memory is somebody else's login node.
+const HELPER_CREDIT: (u64, u64) = (2 << 20, 4 << 20);
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The end that opens streams.
+    Client,
+    /// The end that serves them.
+    Helper,
+}
+
+/// Something that happened, for the driver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The helper introduced itself.
+    Hello(Box<Hello>),
+    /// The client answered the hello.
+    Start(Start),
+    /// The client opened a stream.
+    Open {
+        /// The stream.
+        stream: u32,
+        /// What it is to do.
+        request: Box<Request>,
+    },
+    /// A request crossed its execution boundary.
+    Dispatched {
+        /// The stream.
+        stream: u32,
+        /// What is known of it.
+        dispatched: Dispatched,
+    },
+    /// Bytes arrived. The driver tells by [`Endpoint::consumed`] when they are used.
+    Data {
+        /// The stream.
+        stream: u32,
+        /// Its channel.
+        channel: u8,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Whether the channel ends with them.
+        end: bool,
+    },
+    /// The client wants the stream ended.
+    Cancel {
+        /// The stream.
+        stream: u32,
+        /// Whether output is of no use any more.
+        discard: bool,
+    },
+    /// The stream ended and did what it should.
+    Outcome {
+        /// The stream.
+        stream: u32,
+        /// How it ended.
+        outcome: Box<Outcome>,
+    },
+    /// The stream ended and could not do what it should.
+    Refusal {
+        /// The stream.
+        stream: u32,
+        /// Why.
+        refusal: Box<Refusal>,
+    },
+    /// A pseudo-terminal has a new size.
+    Resize {
+        /// The stream.
+        stream: u32,
+        /// The size.
+        size: Resize,
+    },
+    /// A ping came back after this time.
+    Pong {
+        /// The round trip.
+        round_trip: Duration,
+    },
+    /// The other end closes the line.
+    Bye(Bye),
+}
+
+/// A rule of the protocol that the other end broke. It ends the line.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProtocolError {
+    /// Bytes that are no frame.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// A payload that is no message.
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    /// A frame that this end never receives, or not at this time.
+    #[error("frame of kind {kind:?} is not due here")]
+    Unexpected {
+        /// Its kind.
+        kind: Kind,
+    },
+    /// A frame for a stream that was never opened, or an id used twice.
+    #[error("frame of kind {kind:?} for stream {stream}, which is not open")]
+    Stream {
+        /// Its kind.
+        kind: Kind,
+        /// Its stream.
+        stream: u32,
+    },
+    /// A channel that streams don't have.
+    #[error("stream {stream} has no channel {channel}")]
+    Channel {
+        /// The stream.
+        stream: u32,
+        /// The channel.
+        channel: u8,
+    },
+    /// More bytes than were lent, or more lent than can be counted.
+    #[error("stream {stream} exceeds the credit of its channel {channel}")]
+    Credit {
+        /// The stream.
+        stream: u32,
+        /// The channel.
+        channel: u8,
+    },
+    /// Bytes after a channel's end.
+    #[error("stream {stream} sends on its channel {channel} after its end")]
+    AfterEnd {
+        /// The stream.
+        stream: u32,
+        /// The channel.
+        channel: u8,
+    },
+    /// An acknowledgement of bytes that were not sent.
+    #[error("{acked} bytes are acknowledged, {sent} were sent")]
+    Ack {
+        /// Acknowledged bytes in all.
+        acked: u64,
+        /// Sent bytes in all.
+        sent: u64,
+    },
+    /// The other end asks and never reads.
+    #[error("{bytes} bytes of control frames wait, the limit is {most}")]
+    ControlQueue {
+        /// Bytes that wait.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The other end speaks another version.
+    #[error("the other end speaks protocol {got}, this one {ours}")]
+    Version {
+        /// Its version.
+        got: u32,
+        /// Ours.
+        ours: u32,
+    },
+}
+
+/// One end of a line.
+#[derive(Debug)]
+pub struct Endpoint {
+    role: Role,
+    decoder: Decoder,
+    events: VecDeque<Event>,
+    sending: Sending,
+    receiving: Receiving,
+    discarding: BTreeSet<u32>,
+    greeted: bool,
+    newest_stream: u32,
+    received_bulk: u64,
+    last_received: Duration,
+    last_bulk_received: Option<Duration>,
+    last_ping: Option<Duration>,
+}
+
+impl Endpoint {
+    /// Makes one end of a fresh line.
+    pub fn new(role: Role) -> Self {
+        let (most, (window, budget)) = match role {
+            Role::Client => (WINDOW_BYTES_MAX_UP, CLIENT_CREDIT),
+            Role::Helper => (WINDOW_BYTES_MAX, HELPER_CREDIT),
+        };
+        Endpoint {
+            role,
+            decoder: Decoder::default(),
+            events: VecDeque::new(),
+            sending: Sending::new(Window::new(most)),
+            receiving: Receiving::new(window, budget),
+            discarding: BTreeSet::new(),
+            greeted: false,
+            newest_stream: 0,
+            received_bulk: 0,
+            last_received: Duration::ZERO,
+            last_bulk_received: None,
+            last_ping: None,
+        }
+    }
+
+    /// Bytes that may be queued on a channel before its producer has to wait.
+    pub fn room(&self, stream: u32, channel: u8) -> usize {
+        self.sending.room(stream, channel)
+    }
+
+    /// Bytes that are queued on a channel and not yet on their way.
+    pub fn queued(&self, stream: u32, channel: u8) -> usize {
+        self.sending.queued(stream, channel)
+    }
+
+    /// How many streams are open.
+    pub fn streams(&self) -> usize {
+        self.receiving.len()
+    }
+
+    /// When the last byte arrived.
+    pub fn last_received(&self) -> Duration {
+        self.last_received
+    }
+
+    /// The window of the sending direction, for status and tests.
+    pub fn window(&self) -> &Window {
+        &self.sending.window
+    }
+
+    /// Bulk bytes of ours that are not acknowledged.
+    pub fn in_flight(&self) -> u64 {
+        self.sending.in_flight()
+    }
+
+    /// Whether [`Endpoint::transmit`] would write anything now.
+    pub fn has_work(&self) -> bool {
+        self.sending.has_work()
+    }
+
+    /// Takes bytes that arrived.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] on the first broken rule; the line is over then.
+    pub fn handle_bytes(&mut self, now: Duration, mut bytes: &[u8]) -> Result<(), ProtocolError> {
+        self.last_received = now;
+        while let Some(frame) = self.decoder.next_frame(&mut bytes)? {
+            self.handle_frame(now, frame)?;
+        }
+        Ok(())
+    }
+
+    /// The next thing that happened.
+    pub fn next_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Sends the helper's hello.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the message cannot be a frame.
+    pub fn hello(&mut self, hello: &Hello) -> Result<(), ProtocolError> {
+        self.sending.push_control(Kind::Hello, 0, 0, &message::encode("hello", hello)?)
+    }
+
+    /// Sends the client's answer to the hello.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the message cannot be a frame.
+    pub fn start(&mut self, start: &Start) -> Result<(), ProtocolError> {
+        self.sending.push_control(Kind::Start, 0, 0, &message::encode("start", start)?)
+    }
+
+    /// Opens a stream; at most [`STREAMS_MAX`] may be open, which the caller sees to.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the request is too long for a frame.
+    pub fn open(&mut self, now: Duration, request: Request) -> Result<u32, ProtocolError> {
+        let payload = message::encode("open", &Open { request })?;
+        let stream = self.newest_stream + 1;
+        self.sending.push_control(Kind::Open, 0, stream, &payload)?;
+        self.newest_stream = stream;
+        self.sending.open(stream);
+        self.receiving.open(stream, now);
+        Ok(stream)
+    }
+
+    /// Asks for a stream's end. With `discard`, bytes that still arrive on it are dropped.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn cancel(&mut self, stream: u32, discard: bool) -> Result<(), ProtocolError> {
+        if !self.receiving.has_stream(stream) {
+            return Ok(());
+        }
+        if discard {
+            self.discarding.insert(stream);
+            self.sending.discard(stream);
+        }
+        let payload = message::encode("cancel", &Cancel { discard })?;
+        self.sending.push_control(Kind::Cancel, 0, stream, &payload)
+    }
+
+    /// Tells that a request crossed its execution boundary.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the message cannot be a frame.
+    pub fn dispatched(&mut self, stream: u32, dispatched: &Dispatched) -> Result<(), ProtocolError> {
+        if !self.sending.has_stream(stream) {
+            return Ok(());
+        }
+        self.sending.push_control(Kind::Dispatched, 0, stream, &message::encode("dispatched", dispatched)?)
+    }
+
+    /// Queues bytes on a channel; `end` ends it. The caller keeps within [`Endpoint::room`].
+    pub fn send(&mut self, stream: u32, channel: u8, bytes: Vec<u8>, end: bool) {
+        if !self.discarding.contains(&stream) {
+            self.sending.push_data(stream, channel, bytes, end);
+        }
+    }
+
+    /// Ends a stream that did what it should; sent after its last byte.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the message cannot be a frame.
+    pub fn outcome(&mut self, stream: u32, outcome: &Outcome) -> Result<(), ProtocolError> {
+        self.sending.push_last(stream, Kind::Outcome, &message::encode("outcome", outcome)?)
+    }
+
+    /// Ends a stream that could not do what it should; sent after its last byte.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the message cannot be a frame.
+    pub fn refuse(&mut self, stream: u32, refusal: &Refusal) -> Result<(), ProtocolError> {
+        self.sending.push_last(stream, Kind::Refusal, &message::encode("refusal", refusal)?)
+    }
+
+    /// Tells that bytes of a channel are used, so that the other end may send as many again.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn consumed(
+        &mut self,
+        now: Duration,
+        stream: u32,
+        channel: u8,
+        bytes: usize,
+    ) -> Result<(), ProtocolError> {
+        let round_trip = self.sending.window.latest().unwrap_or_default();
+        match self.receiving.handle_consumed(stream, channel, bytes, now, round_trip) {
+            Some(lend) => self.sending.push_control(Kind::Credit, channel, stream, &lend.to_be_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// Sends a ping; its answer is [`Event::Pong`].
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn ping(&mut self, now: Duration) -> Result<(), ProtocolError> {
+        self.last_ping = Some(now);
+        let token = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+        self.sending.push_control(Kind::Ping, 0, 0, &token.to_be_bytes())
+    }
+
+    /// Closes the line with a reason.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn bye(&mut self, reason: &str) -> Result<(), ProtocolError> {
+        let payload = message::encode("bye", &Bye { reason: reason.to_owned() })?;
+        self.sending.push_control(Kind::Bye, 0, 0, &payload)
+    }
+
+    /// When [`Endpoint::handle_time`] is next due; never while no bulk moves.
+    pub fn next_time(&self) -> Option<Duration> {
+        let pause = self.ping_pause();
+        let active = [self.sending.last_bulk(), self.last_bulk_received].into_iter().flatten().max()?;
+        let last = self.last_ping.unwrap_or(active);
+        (self.sending.in_flight() > 0 || last < active + self.sending.window.period()).then(|| last + pause)
+    }
+
+    /// Sends the pings that measure the delay while bulk moves, and lets the window follow them.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn handle_time(&mut self, now: Duration) -> Result<(), ProtocolError> {
+        self.sending.window.handle_time(now);
+        match self.next_time() {
+            Some(due) if due <= now => self.ping(now),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends frames to `out` until it holds at least `most` bytes or nothing may be sent now.
+    pub fn transmit(&mut self, now: Duration, out: &mut Vec<u8>, most: usize) {
+        for stream in self.sending.transmit(now, out, most) {
+            self.receiving.forget(stream);
+            self.discarding.remove(&stream);
+        }
+    }
+
+    fn ping_pause(&self) -> Duration {
+        self.sending.window.period() / 4
+    }
+
+    fn handle_frame(&mut self, now: Duration, frame: Frame) -> Result<(), ProtocolError> {
+        let (kind, payload) = (frame.kind, frame.payload.as_slice());
+        let greeting = matches!((self.role, kind), (Role::Client, Kind::Hello) | (Role::Helper, Kind::Start));
+        if greeting == self.greeted && kind != Kind::Bye {
+            return Err(ProtocolError::Unexpected { kind });
+        }
+        match (self.role, kind) {
+            (Role::Client, Kind::Hello) => {
+                let hello: Hello = message::parse("hello", payload)?;
+                self.greet(hello.protocol)?;
+                self.events.push_back(Event::Hello(Box::new(hello)));
+            }
+            (Role::Helper, Kind::Start) => {
+                let start: Start = message::parse("start", payload)?;
+                self.greet(start.protocol)?;
+                self.events.push_back(Event::Start(start));
+            }
+            // The acknowledgement comes along so that a window that shrank below what is in flight never waits
+            // for a flag on a frame that it does not let out.
+            (_, Kind::Ping) => {
+                self.sending.push_control(Kind::Ack, 0, 0, &self.received_bulk.to_be_bytes())?;
+                self.sending.push_control(Kind::Pong, 0, 0, payload)?;
+            }
+            (_, Kind::Pong) => self.handle_pong(now, payload)?,
+            (_, Kind::Ack) => self.sending.handle_ack(number(payload))?,
+            (_, Kind::Bye) => self.events.push_back(Event::Bye(message::parse("bye", payload)?)),
+            (Role::Helper, Kind::Open) => self.handle_open(now, frame.stream, payload)?,
+            (_, Kind::Data) => self.handle_data(now, frame)?,
+            (_, Kind::Credit) => {
+                let bytes = u32::try_from(number(payload)).unwrap_or(u32::MAX);
+                if self.is_open(kind, frame.stream)? {
+                    self.sending.handle_credit(frame.stream, frame.flags & CHANNEL_MASK, bytes)?;
+                }
+            }
+            _ => self.handle_message(frame)?,
+        }
+        Ok(())
+    }
+
+    fn handle_message(&mut self, frame: Frame) -> Result<(), ProtocolError> {
+        let (kind, stream, payload) = (frame.kind, frame.stream, frame.payload.as_slice());
+        let event = match (self.role, kind) {
+            (Role::Client, Kind::Dispatched) => {
+                Event::Dispatched { stream, dispatched: message::parse("dispatched", payload)? }
+            }
+            (Role::Client, Kind::Outcome) => {
+                Event::Outcome { stream, outcome: Box::new(message::parse("outcome", payload)?) }
+            }
+            (Role::Client, Kind::Refusal) => {
+                Event::Refusal { stream, refusal: Box::new(message::parse("refusal", payload)?) }
+            }
+            (Role::Helper, Kind::Cancel) => {
+                let Cancel { discard } = message::parse("cancel", payload)?;
+                Event::Cancel { stream, discard }
+            }
+            (Role::Helper, Kind::Resize) => {
+                Event::Resize { stream, size: message::parse("resize", payload)? }
+            }
+            _ => return Err(ProtocolError::Unexpected { kind }),
+        };
+        if !self.is_open(kind, stream)? {
+            return Ok(());
+        }
+        match event {
+            Event::Outcome { .. } | Event::Refusal { .. } => {
+                self.sending.forget(stream);
+                self.receiving.forget(stream);
+                self.discarding.remove(&stream);
+            }
+            Event::Cancel { discard: true, .. } => {
+                self.discarding.insert(stream);
+                self.sending.discard(stream);
+            }
+            _ => {}
+        }
+        self.events.push_back(event);
+        Ok(())
+    }
+
+    fn handle_open(&mut self, now: Duration, stream: u32, payload: &[u8]) -> Result<(), ProtocolError> {
+        // Ids only rise, so an id can neither be used twice nor be taken for an older stream's.
+        if stream <= self.newest_stream {
+            return Err(ProtocolError::Stream { kind: Kind::Open, stream });
+        }
+        let Open { request } = message::parse("open", payload)?;
+        self.newest_stream = stream;
+        self.sending.open(stream);
+        self.receiving.open(stream, now);
+        if self.receiving.len() > STREAMS_MAX {
+            let refusal = Refusal {
+                code: Code::Busy,
+                message: format!("{STREAMS_MAX} streams are open, which is the limit"),
+                path: None,
+                errno: None,
+                which: None,
+            };
+            return self.refuse(stream, &refusal);
+        }
+        self.events.push_back(Event::Open { stream, request: Box::new(request) });
+        Ok(())
+    }
+
+    fn handle_data(&mut self, now: Duration, frame: Frame) -> Result<(), ProtocolError> {
+        let Frame { kind, flags, stream, payload } = frame;
+        self.received_bulk += payload.len() as u64;
+        self.last_bulk_received = Some(now);
+        if flags & FLAG_ACK != 0 {
+            self.sending.push_control(Kind::Ack, 0, 0, &self.received_bulk.to_be_bytes())?;
+        }
+        if !self.is_open(kind, stream)? {
+            return Ok(());
+        }
+        let (channel, end) = (flags & CHANNEL_MASK, flags & FLAG_END != 0);
+        if (channel == STDIN) != (self.role == Role::Helper) {
+            return Err(ProtocolError::Channel { stream, channel });
+        }
+        self.receiving.handle_data(stream, channel, payload.len(), end)?;
+        if self.discarding.contains(&stream) {
+            return self.consumed(now, stream, channel, payload.len());
+        }
+        self.events.push_back(Event::Data { stream, channel, bytes: payload, end });
+        Ok(())
+    }
+
+    fn handle_pong(&mut self, now: Duration, payload: &[u8]) -> Result<(), ProtocolError> {
+        let sent = Duration::from_micros(number(payload));
+        if self.last_ping.is_none_or(|last| sent > last) {
+            return Err(ProtocolError::Unexpected { kind: Kind::Pong });
+        }
+        let round_trip = now.saturating_sub(sent);
+        self.sending.window.handle_round_trip(round_trip);
+        self.events.push_back(Event::Pong { round_trip });
+        Ok(())
+    }
+
+    fn greet(&mut self, protocol: u32) -> Result<(), ProtocolError> {
+        if protocol != super::PROTOCOL {
+            return Err(ProtocolError::Version { got: protocol, ours: super::PROTOCOL });
+        }
+        self.greeted = true;
+        Ok(())
+    }
+
+    /// Whether a stream is open. One that has ended is not: what the other end sent before it knew is ignored.
+    fn is_open(&self, kind: Kind, stream: u32) -> Result<bool, ProtocolError> {
+        if stream > self.newest_stream {
+            return Err(ProtocolError::Stream { kind, stream });
+        }
+        Ok(self.receiving.has_stream(stream))
+    }
+}
+
+/// The number in a payload of four or eight bytes; longer ones do not pass the decoder.
+fn number(payload: &[u8]) -> u64 {
+    payload.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
