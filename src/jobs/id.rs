@@ -130,7 +130,9 @@ fn tasks_contain(list: &str, task: u64) -> bool {
     let Some((spans, _)) = parse_tasks(list) else {
         return false;
     };
-    spans.iter().any(|(first, last, step)| task >= *first && task <= *last && (task - first) % step == 0)
+    spans
+        .iter()
+        .any(|(first, last, step)| task >= *first && task <= *last && (task - first).is_multiple_of(*step))
 }
 
 fn tasks_overlap(ours: &str, theirs: &str) -> bool {
