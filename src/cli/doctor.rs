@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::kind::EXIT_ANSWER_IS_FAILURE;
 
 pub(super) fn run(site: Option<&str>, environment: Environment, output: &Output) -> Result<u8, Failure> {
-    let report = examine(site, environment, EMBEDDED_HELPERS)?;
+    let report = examine(site, environment)?;
     if output.json() {
         output.document(&json!({ "checks": report.checks }))?;
     } else {
@@ -23,9 +23,6 @@ pub(super) fn run(site: Option<&str>, environment: Environment, output: &Output)
         None => Ok(0),
     }
 }
-
-/// Machines for which this build carries a helper.
-const EMBEDDED_HELPERS: &[&str] = &[];
 
 /// A check as a line, and its mend below.
 fn lines(check: &Check, output: &Output) -> String {

@@ -4,6 +4,7 @@
 //! stderr; exit codes as the contract's table says. May import every room.
 
 pub mod args;
+#[cfg(feature = "demo")]
 pub mod demo;
 mod doctor;
 pub mod exec;
@@ -48,7 +49,8 @@ pub fn run() -> ExitCode {
 /// Runs one command; an `Ok` holds the exit code of an answer.
 fn dispatch(cli: Cli, environment: Environment, output: &Output) -> Result<u8, Failure> {
     match cli.command {
-        Command::Demo(args) => demo::run(&args, &environment, output),
+        #[cfg(feature = "demo")]
+        Command::Demo(args) => demo::run(&args, output),
         Command::Exec(args) => exec::run(&args, environment, output),
         Command::SshConfig(args) => ssh_config::run(&args.command, output),
         Command::Doctor(args) => doctor::run(args.site.as_deref(), environment, output),

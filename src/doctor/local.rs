@@ -6,9 +6,8 @@ use std::path::Path;
 use super::{Check, Status};
 use crate::config::{Config, Environment, Home};
 use crate::failure::Failure;
-
-/// Machines that a helper is made for.
-const MACHINES: [&str; 2] = ["x86_64", "aarch64"];
+use crate::line::Platform;
+use crate::line::bootstrap::Helpers;
 
 /// The state directory: the caller's alone, or not there yet.
 pub(super) fn home(environment: &Environment) -> Check {
@@ -73,6 +72,13 @@ pub(super) fn system_ssh_config(file: &Path) -> Check {
         .mend("if a host needs something from it, write that into ~/.ssh/config")
 }
 
+/// Machines for which this build carries a helper.
+pub(super) fn embedded_helpers() -> Vec<&'static str> {
+    let Helpers { x86_64, aarch64 } = Helpers::embedded();
+    let machines = [x86_64.map(|_| Platform::LinuxX86_64), aarch64.map(|_| Platform::LinuxAarch64)];
+    machines.into_iter().flatten().map(Platform::machine).collect()
+}
+
 /// The helper that an opening sends.
 pub(super) fn helper(embedded: &[&str], replacement: Option<&Path>) -> Check {
     const NAME: &str = "helper";
@@ -90,7 +96,11 @@ pub(super) fn helper(embedded: &[&str], replacement: Option<&Path>) -> Check {
                 .mend("unset TOWLINE_HELPER, or name a helper's file")
         };
     }
-    let missing: Vec<&str> = MACHINES.into_iter().filter(|machine| !embedded.contains(machine)).collect();
+    let missing: Vec<&str> = Platform::ALL
+        .into_iter()
+        .map(Platform::machine)
+        .filter(|machine| !embedded.contains(machine))
+        .collect();
     let mend = "build towline with TOWLINE_HELPER_X86_64 or TOWLINE_HELPER_AARCH64 naming a helper's file";
     match (embedded, missing.as_slice()) {
         ([], _) => Check::new(NAME, Status::Fail, "this build carries no helper, so no line can be opened")
@@ -121,8 +131,9 @@ mod tests {
         let partial = helper(&["x86_64"], None);
         assert_eq!(partial.status, Status::Ok);
         assert!(partial.message.contains("aarch64"), "{}", partial.message);
-        assert_eq!(helper(&MACHINES, None).mend, None);
-        assert_eq!(helper(&MACHINES, Some(Path::new("/nonexistent"))).status, Status::Fail);
+        let machines = Platform::ALL.map(Platform::machine);
+        assert_eq!(helper(&machines, None).mend, None);
+        assert_eq!(helper(&machines, Some(Path::new("/nonexistent"))).status, Status::Fail);
         assert_eq!(helper(&[], Some(Path::new("/proc/self/exe"))).status, Status::Warn);
     }
 

@@ -1,7 +1,8 @@
 //! Local checks of all that opening a line needs, each with its mend.
 //!
 //! Promises: reads only, opens no connection but to the local agent, and a check that could not be made says so. May
-//! import `config`, `failure` and the ssh config's parser; both faces show what it finds.
+//! import `config`, `failure`, the ssh config's parser, and `line` for the helpers that it carries. Each face shows
+//! what it finds.
 
 mod agent;
 mod local;
@@ -97,11 +98,9 @@ impl Report {
 
 /// Makes all local checks, for one site or for all.
 ///
-/// `embedded` names the machines for which this build carries a helper.
-///
 /// # Errors
 /// `config` when the named site is not configured. A configuration that cannot be read is part of the report.
-pub fn examine(site: Option<&str>, environment: Environment, embedded: &[&str]) -> Result<Report, Failure> {
+pub fn examine(site: Option<&str>, environment: Environment) -> Result<Report, Failure> {
     let mut checks = vec![local::home(&environment)];
     let config = match Config::load(environment) {
         Ok(config) => config,
@@ -118,7 +117,7 @@ pub fn examine(site: Option<&str>, environment: Environment, embedded: &[&str]) 
     };
     checks.push(local::config(&config));
     checks.push(local::system_ssh_config(std::path::Path::new("/etc/ssh/ssh_config")));
-    checks.push(local::helper(embedded, config.environment.helper.as_deref()));
+    checks.push(local::helper(&local::embedded_helpers(), config.environment.helper.as_deref()));
     match site {
         Some(name) => checks.extend(site::examine(&config, config.site(name)?)),
         None => {

@@ -67,6 +67,15 @@ impl LogPart {
         };
         LogPart { path: shown(path), text, encoding, offset, size, truncated: false }
     }
+
+    /// The bytes, exactly as they are in the file.
+    pub fn bytes(&self) -> Vec<u8> {
+        match self.encoding {
+            // What `new` encoded decodes.
+            "base64" => base64::engine::general_purpose::STANDARD.decode(&self.text).unwrap_or_default(),
+            _ => self.text.clone().into_bytes(),
+        }
+    }
 }
 
 impl<R: Remote> Jobs<R> {

@@ -3,7 +3,7 @@
 //! Promises: "not in the queue" and "could not ask" are different answers everywhere; a submission whose outcome is
 //! not known is said to be so and never repeated; no text that a user can choose is ever shell text, an option or a
 //! separator. Thinking is pure ([`Scheduler`] and its dialects); [`Jobs`] runs it over a [`Remote`].
-//! Imports: the wire's byte text. Read on: `scheduler.rs`, then `driver.rs`.
+//! Imports: `line`. Read on: `scheduler.rs`, then `driver.rs`.
 
 mod act;
 mod driver;
@@ -13,6 +13,7 @@ mod key;
 mod logs;
 mod look;
 mod options;
+mod over_line;
 mod pace;
 mod record;
 mod remote;
@@ -34,7 +35,7 @@ pub use scheduler::{
     Action, Dialect, Fence, Question, Queue, QueueState, Request, Rows, Scheduler, Scope, Submission,
     Submitted,
 };
-pub use script::{Directive, SCRIPT_BYTES_MAX};
+pub use script::{Directive, SCRIPT_BYTES_MAX, check as check_script};
 pub use slurm::{ANSWER_BYTES_MAX, Slurm};
 pub use submit::{DryRun, ResolvedBy, Submitting};
 pub use wait::Waited;

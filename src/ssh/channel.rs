@@ -69,6 +69,8 @@ impl Part {
 pub struct ChannelReader {
     parts: mpsc::UnboundedReceiver<Part>,
     room: Arc<Semaphore>,
+    /// The connection lives as long as any part of the channel.
+    _links: Arc<Links>,
 }
 
 impl ChannelReader {
@@ -88,6 +90,7 @@ impl ChannelReader {
 pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     closed: watch::Receiver<Option<String>>,
+    _links: Arc<Links>,
 }
 
 impl ChannelWriter {
@@ -137,7 +140,7 @@ async fn until_closed(closed: &mut watch::Receiver<Option<String>>) -> String {
 }
 
 /// The connection below the channel: asks whether it lives, ends it. Clones act on the same connection.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Control {
     links: Arc<Links>,
 }
@@ -149,9 +152,9 @@ pub(super) struct Links {
     pub upstream: Vec<(Handle<Events>, Arc<Noted>)>,
 }
 
-impl std::fmt::Debug for Control {
+impl std::fmt::Debug for Links {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Control").field("ended", &self.links.noted.ended()).finish_non_exhaustive()
+        f.debug_struct("Links").field("ended", &self.noted.ended()).finish_non_exhaustive()
     }
 }
 
@@ -215,7 +218,7 @@ pub(super) async fn end(handle: &Handle<Events>, noted: &Noted, reason: &str) {
 /// `early` are parts that arrived before the command's start was confirmed.
 pub(super) fn halves(
     channel: russh::Channel<Msg>,
-    links: Links,
+    links: Arc<Links>,
     early: Vec<ChannelMsg>,
 ) -> (ChannelReader, ChannelWriter, Control) {
     let (read, write) = channel.split();
@@ -226,9 +229,9 @@ pub(super) fn halves(
     let drain = Drain { queue, room: Arc::clone(&room), exit: None, eof: false };
     // Ends with the channel, whose sender lives in the session; nothing else has to end it.
     tokio::spawn(drain.run(read, early, Arc::clone(&links.noted), closing));
-    let reader = ChannelReader { parts, room };
-    let writer = ChannelWriter { half: write, closed };
-    (reader, writer, Control { links: Arc::new(links) })
+    let reader = ChannelReader { parts, room, _links: Arc::clone(&links) };
+    let writer = ChannelWriter { half: write, closed, _links: Arc::clone(&links) };
+    (reader, writer, Control { links })
 }
 
 /// Takes messages off the session at once: a full queue would stop the whole connection.

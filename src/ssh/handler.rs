@@ -126,6 +126,17 @@ pub(super) fn describe(error: &russh::Error) -> String {
     }
 }
 
+/// The words of RFC 4254, 5.1, for a refused channel.
+pub(super) fn refusal_word(reason: &ChannelOpenFailure) -> &'static str {
+    match reason {
+        ChannelOpenFailure::AdministrativelyProhibited => "administratively prohibited",
+        ChannelOpenFailure::ConnectFailed => "connect failed",
+        ChannelOpenFailure::UnknownChannelType => "unknown channel type",
+        ChannelOpenFailure::ResourceShortage => "resource shortage",
+        ChannelOpenFailure::Other { .. } => "another reason",
+    }
+}
+
 impl Handler for Events {
     type Error = SessionError;
 
@@ -161,8 +172,10 @@ impl Handler for Events {
         _language: &str,
         _session: &mut Session,
     ) -> Result<(), SessionError> {
-        let text =
-            if description.trim().is_empty() { format!("{reason:?}") } else { printable(description.trim()) };
+        let text = match description.trim() {
+            "" => refusal_word(&reason).to_owned(),
+            description => format!("{} ({})", refusal_word(&reason), printable(description)),
+        };
         self.noted.channel_refusal.send_replace(Some(text));
         Ok(())
     }

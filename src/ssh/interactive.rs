@@ -54,7 +54,7 @@ pub(super) async fn exchange(
                 (printable(&name), printable(&instructions), prompts)
             }
         };
-        let questions: Vec<String> = prompts.iter().map(|prompt| prompt.prompt.clone()).collect();
+        let questions: Vec<String> = prompts.iter().map(|prompt| last_line(&prompt.prompt)).collect();
         let mut answers = Vec::with_capacity(questions.len());
         if questions.is_empty() {
             // PAM's messages come this way, and the empty answer is what lets it go on.
@@ -85,6 +85,11 @@ pub(super) async fn exchange(
     }
     let reason = format!("the server asked in more than {ROUNDS_MAX} rounds");
     Exchange::Stopped { reason, unanswered: false }
+}
+
+/// What a question comes down to: a server puts its messages ("wrong code, try again") before it.
+fn last_line(question: &str) -> String {
+    question.trim().rsplit('\n').next().unwrap_or_default().trim().to_owned()
 }
 
 async fn tell(human: &Human, name: &str, instructions: &str) {

@@ -14,6 +14,9 @@ use super::error::Error;
 /// Sent when the ssh config sets no ServerAliveInterval: a NAT forgets silent connections after minutes.
 const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(30);
 
+/// The look-up name of the server behind a Unix socket.
+const SOCKET_NAME: &str = "towline-demo";
+
 /// What the site's own configuration says; each value wins over the ssh config's.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
@@ -49,7 +52,7 @@ impl Target {
 
     /// Makes the target of a server behind a Unix socket, such as the embedded one of the demonstration.
     ///
-    /// Only the given key file and known_hosts file are used; its look-up name is `localhost`.
+    /// Only the given key file and known_hosts file are used; its look-up name is `towline-demo`.
     pub fn unix_socket(path: PathBuf, user: String, known_hosts: PathBuf, identity: PathBuf) -> Target {
         Target { hops: vec![Hop::on_socket(path, user, known_hosts, identity)] }
     }
@@ -217,7 +220,7 @@ impl Hop {
     }
 
     fn on_socket(path: PathBuf, user: String, known_hosts: PathBuf, identity: PathBuf) -> Hop {
-        let host = "localhost".to_owned();
+        let host = SOCKET_NAME.to_owned();
         let wanted = Wanted::ours();
         Hop {
             dialing: Dialing {

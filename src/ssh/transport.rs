@@ -16,7 +16,7 @@ use super::channel::{Channel, Links, end, halves};
 use super::clock::within;
 use super::dial::{dial, resolve};
 use super::error::{AuthFailure, Error, Phase};
-use super::handler::{Events, Noted, SessionError, describe};
+use super::handler::{Events, Noted, SessionError, describe, refusal_word};
 use super::preamble::{ByteStream, Fault, READ_BUFFER_BYTES, Replay, Wire, exchange_versions, read_offer};
 use super::prompt::{Human, Prompter};
 use super::target::{Hop, Target};
@@ -358,7 +358,8 @@ impl Link {
     async fn refusal(&self, error: &russh::Error) -> String {
         match error {
             russh::Error::ChannelOpenFailure(reason) => {
-                self.noted.channel_refusal().await.unwrap_or_else(|| format!("{reason:?}"))
+                let text = self.noted.channel_refusal().await;
+                text.unwrap_or_else(|| refusal_word(reason).to_owned())
             }
             other => self.noted.ended().unwrap_or_else(|| describe(other)),
         }
@@ -415,7 +416,7 @@ impl Transport {
         let (channel, early) = opened?;
         // From here on delayed acknowledgements save packets.
         quick.store(false, Ordering::Relaxed);
-        let links = Links { handle: link.handle, noted: link.noted, upstream };
+        let links = Arc::new(Links { handle: link.handle, noted: link.noted, upstream });
         let (reader, writer, control) = halves(channel, links, early);
         Ok(Channel { reader, writer, facts, control })
     }

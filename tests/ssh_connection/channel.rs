@@ -156,10 +156,14 @@ fn a_killed_server_ends_reading_and_writing_with_a_reason() {
     let bench = Bench::for_site(sshd.address(), "ed25519");
     block_on(async {
         // Nobody reads over there, so this write waits for a window that will never come.
-        let Channel { mut reader, mut writer, control, .. } = open(&bench, "sleep 1000").await;
+        let command = "echo $PPID; exec sleep 1000";
+        let Channel { mut reader, mut writer, control, .. } = open(&bench, command).await;
+        let Some(Part::Stdout(pid)) = reader.next().await else { panic!("no pid") };
+        let pid: i32 = std::str::from_utf8(&pid).unwrap().trim().parse().unwrap();
         let blocked = tokio::spawn(async move { writer.write(Bytes::from(vec![0; 8 << 20])).await });
         control.probe().await.unwrap();
-        sshd.kill_connections();
+        // The process that holds the connection.
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
         assert!(matches!(blocked.await.unwrap(), Err(Error::Ended { .. })));
         let mut last = None;
         while let Some(part) = reader.next().await {

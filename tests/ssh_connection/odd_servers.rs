@@ -100,9 +100,12 @@ fn an_old_protocol_is_named() {
 
 #[test]
 fn case_045_a_hang_up_before_the_version_line_hints_at_a_refused_address() {
-    let closed = failure(server(|_| false));
+    let closed = failure(server(|stream| {
+        // What we sent is read first: unread bytes at the close turn it into a reset.
+        assert!(stream.read(&mut [0; 256]).unwrap() > 0);
+        false
+    }));
     let reset = failure(server(|stream| {
-        // Unread bytes at the close turn it into a reset.
         stream.peek(&mut [0; 1]).unwrap();
         socket2::SockRef::from(&*stream).set_linger(Some(Duration::ZERO)).unwrap();
         false

@@ -32,6 +32,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Show what towline does, on an embedded server and mini cluster of its own
+    #[cfg(feature = "demo")]
     Demo(DemoArgs),
     /// Run a command on a site
     Exec(Box<ExecArgs>),
@@ -44,6 +45,7 @@ pub enum Command {
 }
 
 /// Arguments of `demo`.
+#[cfg(feature = "demo")]
 #[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// Leave the server running and its home in place, to try the other commands on it

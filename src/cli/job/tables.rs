@@ -1,35 +1,7 @@
-//! `towline job`: batch jobs, and how they are shown to people.
+//! Jobs and queues as tables for people.
 
-use super::args::JobCommand;
-use super::output::Output;
-use super::table;
-use crate::config::{Config, Environment};
-use crate::failure::Failure;
-use crate::kind::Kind;
-
-/// Runs a command of `job`.
-///
-/// # Errors
-/// Those of the configuration, the line and the jobs room.
-pub fn run(command: &JobCommand, environment: Environment, _output: &Output) -> Result<u8, Failure> {
-    let config = Config::load(environment)?;
-    config.site(site(command))?;
-    Err(Failure::new(Kind::Internal, "this build has no jobs room"))
-}
-
-fn site(command: &JobCommand) -> &str {
-    match command {
-        JobCommand::Submit(args) => &args.site,
-        JobCommand::List(args) => &args.site,
-        JobCommand::Show(jobs)
-        | JobCommand::Cancel(jobs)
-        | JobCommand::Hold(jobs)
-        | JobCommand::Release(jobs) => &jobs.site,
-        JobCommand::Wait(args) => &args.jobs.site,
-        JobCommand::Logs(args) => &args.job.site,
-        JobCommand::Queues { site } => site,
-    }
-}
+use crate::cli::table;
+use crate::jobs::{Job, Queue, QueueState, shown};
 
 /// A job as a row of the table for people; what is unknown stays empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,6 +24,29 @@ pub struct JobRow {
     pub node_count: Option<u64>,
     /// Its exit code, or the signal that ended it, or the scheduler's reason: whatever says most.
     pub detail: String,
+}
+
+impl JobRow {
+    /// What a person wants to see of a job.
+    pub fn of(job: &Job) -> JobRow {
+        let detail = match (job.signal, job.exit_code, &job.reason) {
+            (Some(signal), _, _) => format!("signal {signal}"),
+            (None, Some(code), _) if code != 0 => format!("exit {code}"),
+            (None, _, Some(reason)) => reason.clone(),
+            (None, _, None) => String::new(),
+        };
+        JobRow {
+            id: job.id.text.clone(),
+            name: job.name.as_deref().map(shown).unwrap_or_default(),
+            user: job.user.clone(),
+            queue: job.queue.clone(),
+            state: job.state.as_str(),
+            elapsed_s: job.elapsed_s,
+            time_limit_s: job.time_limit_s,
+            node_count: job.node_count,
+            detail,
+        }
+    }
 }
 
 /// Lays jobs out; with `all_users` whose they are, too.
@@ -101,6 +96,20 @@ pub struct QueueRow {
     pub nodes: Option<u64>,
     /// How many CPUs it has.
     pub cpus: Option<u64>,
+}
+
+impl QueueRow {
+    /// What a person wants to see of a queue.
+    pub fn of(queue: &Queue) -> QueueRow {
+        QueueRow {
+            name: queue.name.clone(),
+            up: queue.state == QueueState::Up,
+            default: queue.default,
+            max_time_s: queue.max_time_s,
+            nodes: queue.nodes,
+            cpus: queue.cpus,
+        }
+    }
 }
 
 /// Lays queues out; the default one is marked with an asterisk.
