@@ -46,8 +46,7 @@ pub use check::check;
 
 pub use rejection::{Finding, Note, Reason, Rejection, Severity};
 pub use resolved::{
-    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Jump, Resolved,
-    StrictHostKeyChecking,
+    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Jump, Resolved, StrictHostKeyChecking,
 };
 pub use snapshot::{Flattened, Snapshot};
 pub use world::World;

@@ -31,27 +31,14 @@ impl Asked {
     pub(crate) fn parse(text: &str, snapshot: &Snapshot) -> Result<Asked, Rejection> {
         let bytes = text.as_bytes();
         let services = snapshot.store().context(&snapshot.world().env).services;
-        let bad = |why: &str| {
-            Err(Rejection::new(
-                Reason::Syntax,
-                format!("host {text:?} {why}"),
-            ))
-        };
+        let bad = |why: &str| Err(Rejection::new(Reason::Syntax, format!("host {text:?} {why}")));
         let asked = match jump::uri(bytes, services.get()) {
             Uri::Bad => return bad("is not an ssh:// URI"),
             Uri::Hop(Hop { user, host, port }) => Asked { host, user, port },
             Uri::No => match text.rsplit_once('@') {
                 Some(("", _)) => return bad("has an empty user"),
-                Some((user, host)) => Asked {
-                    host: host.into(),
-                    user: Some(user.into()),
-                    port: None,
-                },
-                None => Asked {
-                    host: bytes.to_vec(),
-                    user: None,
-                    port: None,
-                },
+                Some((user, host)) => Asked { host: host.into(), user: Some(user.into()), port: None },
+                None => Asked { host: bytes.to_vec(), user: None, port: None },
             },
         };
         if asked.host.is_empty() {
@@ -60,11 +47,7 @@ impl Asked {
         if !is_legal_host(&asked.host) {
             return bad("holds characters that no host name may hold");
         }
-        if asked
-            .user
-            .as_deref()
-            .is_some_and(|user| !is_legal_user(user))
-        {
+        if asked.user.as_deref().is_some_and(|user| !is_legal_user(user)) {
             return bad("has a user with characters that no user may hold");
         }
         Ok(asked)
@@ -74,9 +57,9 @@ impl Asked {
 /// Tells whether a typed host name is free of what a shell might misread.
 fn is_legal_host(host: &[u8]) -> bool {
     !host.starts_with(b"-")
-        && !host.iter().any(|byte| {
-            b"'`\"$\\;&<>|(){},".contains(byte) || *byte == b' ' || byte.is_ascii_control()
-        })
+        && !host
+            .iter()
+            .any(|byte| b"'`\"$\\;&<>|(){},".contains(byte) || *byte == b' ' || byte.is_ascii_control())
 }
 
 /// Tells the same of a user; a blank is allowed unless `-` follows it.
@@ -84,9 +67,7 @@ fn is_legal_user(user: &[u8]) -> bool {
     !user.starts_with(b"-")
         && !user.ends_with(b"\\")
         && !user.windows(2).any(|pair| pair == b" -")
-        && !user
-            .iter()
-            .any(|byte| b"'`\";&<>|(){}".contains(byte) || byte.is_ascii_control())
+        && !user.iter().any(|byte| b"'`\";&<>|(){}".contains(byte) || byte.is_ascii_control())
 }
 
 /// Answers for one host.
@@ -96,10 +77,7 @@ pub(crate) fn resolve(
     lookup: NameLookup<'_>,
 ) -> Result<Resolved, Rejection> {
     let mut effective = Effective::given(asked.user.clone(), asked.port);
-    let names = Names {
-        host: &asked.host,
-        typed: &asked.host,
-    };
+    let names = Names { host: &asked.host, typed: &asked.host };
     Walk::new(snapshot, names, &mut effective).run()?;
     let host = configured_host(&effective, &asked.host)?;
     if canonical::is_on(&effective) {
@@ -108,10 +86,7 @@ pub(crate) fn resolve(
     let host = canonical::final_name(&host, &effective, lookup)?;
     if canonical::is_on(&effective) {
         effective.settled = Some(host.clone());
-        let names = Names {
-            host: &host,
-            typed: &asked.host,
-        };
+        let names = Names { host: &host, typed: &asked.host };
         Walk::new(snapshot, names, &mut effective).run()?;
     }
     finish(snapshot, asked, &effective, host)
@@ -187,12 +162,7 @@ fn finish(
 }
 
 /// Gives the user: the caller's, the configured one with its tokens replaced, or the local one.
-fn user(
-    snapshot: &Snapshot,
-    effective: &Effective,
-    tokens: &Tokens,
-    problems: &mut Problems,
-) -> Vec<u8> {
+fn user(snapshot: &Snapshot, effective: &Effective, tokens: &Tokens, problems: &mut Problems) -> Vec<u8> {
     if let Some(user) = &effective.given_user {
         return user.clone();
     }
@@ -230,17 +200,15 @@ fn refuse_own_jump(effective: &Effective, tokens: &Tokens, port: u16) -> Result<
     let same_user = hop.user.is_none() || hop.user == tokens.user;
     if hop.host == tokens.host && hop.port.unwrap_or(22) == port && same_user {
         let message = format!("host {} is reached through itself", shown(&hop.host));
-        return Err(Rejection::new(Reason::JumpLoop, message)
-            .at(&placed.origin.file, Some(placed.origin.line)));
+        return Err(
+            Rejection::new(Reason::JumpLoop, message).at(&placed.origin.file, Some(placed.origin.line))
+        );
     }
     Ok(())
 }
 
 /// Notes, and what prints.
-type Told = (
-    Vec<crate::rejection::Note>,
-    std::collections::BTreeMap<String, serde_json::Value>,
-);
+type Told = (Vec<crate::rejection::Note>, std::collections::BTreeMap<String, serde_json::Value>);
 
 fn typed(
     effective: &Effective,
@@ -280,14 +248,10 @@ fn typed(
         ciphers: lists.ciphers,
         macs: lists.macs,
         kex_algorithms: lists.kex,
-        host_key_algorithms: effective
-            .value(Keyword::HostKeyAlgorithms)
-            .map(|_| lists.host_key),
+        host_key_algorithms: effective.value(Keyword::HostKeyAlgorithms).map(|_| lists.host_key),
         pubkey_accepted_algorithms: lists.pubkey,
         ca_signature_algorithms: lists.ca_signature,
-        rekey_limit_bytes: effective
-            .number(Keyword::RekeyLimit)
-            .filter(|bytes| *bytes != 0),
+        rekey_limit_bytes: effective.number(Keyword::RekeyLimit).filter(|bytes| *bytes != 0),
         rekey_interval: positive(seconds(Keyword::RekeyInterval)),
         required_rsa_size: count(Keyword::RequiredRsaSize, 1024),
         identity_files: expanded.identity_files,
@@ -309,9 +273,7 @@ fn typed(
         },
         user_known_hosts_files: expanded.user_known_hosts_files,
         global_known_hosts_files: expanded.global_known_hosts_files,
-        host_key_alias: effective
-            .text(Keyword::HostKeyAlias)
-            .map(|alias| text(&alias.to_ascii_lowercase())),
+        host_key_alias: effective.text(Keyword::HostKeyAlias).map(|alias| text(&alias.to_ascii_lowercase())),
         hash_known_hosts: is(Keyword::HashKnownHosts, false),
         revoked_host_keys: expanded.revoked_host_keys,
         fingerprint_hash: match effective.choice(Keyword::FingerprintHash) {
@@ -319,10 +281,7 @@ fn typed(
             _ => FingerprintHash::Sha256,
         },
         jump: jumps(effective),
-        log_level: effective
-            .choice(Keyword::LogLevel)
-            .unwrap_or("INFO")
-            .to_owned(),
+        log_level: effective.choice(Keyword::LogLevel).unwrap_or("INFO").to_owned(),
         notes,
         printed,
     }
