@@ -37,7 +37,7 @@ fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         seen: Vec::new(),
         ignored: Vec::new(),
         canonicalizes: false,
-        local_commands: snapshot.main().is_some_and(|main| permits_local(main)),
+        local_commands: snapshot.main().is_some_and(permits_local),
     };
     if let Some(main) = snapshot.main() {
         checker.file(main);

@@ -157,9 +157,12 @@ fn set_byte(text: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// First and last bytes of the ranges of a class.
+type Ranges = &'static [(u8, u8)];
+
 /// Reads a class such as `[:digit:]`.
-fn class(text: &[u8]) -> Option<(&'static [(u8, u8)], &[u8])> {
-    const CLASSES: &[(&[u8], &[(u8, u8)])] = &[
+fn class(text: &[u8]) -> Option<(Ranges, &[u8])> {
+    const CLASSES: &[(&[u8], Ranges)] = &[
         (b"[:alpha:]", &[(b'a', b'z'), (b'A', b'Z')]),
         (b"[:digit:]", &[(b'0', b'9')]),
         (b"[:alnum:]", &[(b'a', b'z'), (b'A', b'Z'), (b'0', b'9')]),

@@ -166,8 +166,11 @@ fn uri_hop(text: &[u8], services: &Services) -> Option<Hop> {
     Some(Hop { user, host, port })
 }
 
+/// A host, and the delimiter and text behind it where there are any.
+type HostAndRest<'a> = (&'a [u8], Option<(u8, &'a [u8])>);
+
 /// Splits at the first `:` or `/` behind the host, which may be in brackets; none when a bracket stays open.
-pub(crate) fn host_and_rest(text: &[u8]) -> Option<(&[u8], Option<(u8, &[u8])>)> {
+pub(crate) fn host_and_rest(text: &[u8]) -> Option<HostAndRest<'_>> {
     let end = if text.starts_with(b"[") {
         Some(text.iter().position(|byte| *byte == b']')? + 1)
     } else {

@@ -36,6 +36,7 @@ mod route;
 mod snapshot;
 mod specs;
 mod store;
+mod typed;
 mod values;
 mod walk;
 mod words;

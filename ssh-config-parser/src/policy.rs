@@ -96,14 +96,20 @@ pub(crate) fn notes(effective: &Effective, expanded: &Expanded) -> Vec<Note> {
         if let Some(message) = remark(entry, &placed.value) {
             tell(message, &placed.origin);
         }
-        let printed = placed.value.printed();
-        if std::str::from_utf8(&printed).is_err() {
-            let message = format!(
-                "{}: bytes of {} that are not UTF-8 are replaced where the value is shown",
-                entry.name(),
-                shown(&printed)
-            );
+        if let Some(message) = replaced(entry.name(), &placed.value.printed()) {
             tell(message, &placed.origin);
+        }
+    }
+    let lists = [
+        ("identityfile", &effective.identity_files),
+        ("certificatefile", &effective.certificate_files),
+        ("sendenv", &effective.send_env),
+    ];
+    for (name, list) in lists {
+        for placed in list {
+            if let Some(message) = replaced(name, &placed.value) {
+                tell(message, &placed.origin);
+            }
         }
     }
     let forwards = effective.local_forwards.iter().chain(&effective.remote_forwards);
@@ -117,6 +123,12 @@ pub(crate) fn notes(effective: &Effective, expanded: &Expanded) -> Vec<Note> {
     let mut notes: Vec<Note> = told.into_iter().map(|(_, note)| note).collect();
     notes.extend(expanded.notes.iter().cloned());
     notes
+}
+
+/// Says that a value is shown otherwise than it is.
+fn replaced(name: &str, value: &[u8]) -> Option<String> {
+    let why = "that are not UTF-8 are replaced where the value is shown";
+    std::str::from_utf8(value).is_err().then(|| format!("{name}: bytes of {} {why}", shown(value)))
 }
 
 const NO_FORWARD: &str = "a forwarding has no effect: none is opened with the connection";

@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use sha1::{Digest, Sha1};
@@ -57,7 +57,7 @@ impl Case {
             tempfile::tempdir_in(ssh).unwrap()
         });
         let mut case = Case { folder, home_folder, world: world.clone(), expected: Value::Null };
-        case.copy(source, &case.folder.path().to_path_buf());
+        case.copy(source, case.folder.path());
         let text = fs::read(source.join("expected.json")).unwrap();
         case.expected = serde_json::from_slice(&case.fill(&text)).unwrap();
         for (name, mode) in entries(&case.expected["modes"]) {
@@ -77,7 +77,7 @@ impl Case {
         case
     }
 
-    fn copy(&self, source: &Path, target: &PathBuf) {
+    fn copy(&self, source: &Path, target: &Path) {
         for entry in fs::read_dir(source).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name();
