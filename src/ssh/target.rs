@@ -1,5 +1,6 @@
 //! The hops of a site's role: resolved once, ready to dial, never re-read.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,11 +43,13 @@ impl Target {
     pub fn from_config(snapshot: &Snapshot, host: &str, overrides: &Overrides) -> Result<Target, Error> {
         let route = snapshot.resolve_route(&as_uri(host))?;
         let last = route.len().saturating_sub(1);
-        let hops = route
-            .into_iter()
-            .enumerate()
-            .map(|(index, resolved)| Hop::new(resolved, overrides, index == last))
-            .collect();
+        // The environment was taken with the config: it cannot change in between.
+        let agent = snapshot.world().env.get(OsStr::new("SSH_AUTH_SOCK"));
+        let agent = agent.filter(|name| !name.is_empty()).map(PathBuf::from);
+        let hop = |(index, resolved)| {
+            Hop::new(resolved, overrides, &Place { agent: agent.clone(), destination: index == last })
+        };
+        let hops = route.into_iter().enumerate().map(hop).collect();
         Ok(Target { hops })
     }
 
@@ -129,6 +132,14 @@ pub(super) struct Login {
     pub rsa_bits_min: u32,
 }
 
+/// What a hop does not know from its own configuration.
+struct Place {
+    /// The socket that `SSH_AUTH_SOCK` names.
+    agent: Option<PathBuf>,
+    /// Whether it is the last hop.
+    destination: bool,
+}
+
 /// One host on the way, with everything that its connection needs.
 #[derive(Clone, Debug)]
 pub(super) struct Hop {
@@ -156,7 +167,7 @@ impl Hop {
         }
     }
 
-    fn new(resolved: Resolved, overrides: &Overrides, destination: bool) -> Hop {
+    fn new(resolved: Resolved, overrides: &Overrides, place: &Place) -> Hop {
         let keepalive = overrides
             .keepalive
             .or(resolved.server_alive_interval)
@@ -166,12 +177,10 @@ impl Hop {
         let agent = match &resolved.identity_agent {
             IdentityAgent::None => None,
             IdentityAgent::Path(path) => Some(path.clone()),
-            IdentityAgent::Default => {
-                std::env::var_os("SSH_AUTH_SOCK").filter(|name| !name.is_empty()).map(PathBuf::from)
-            }
+            IdentityAgent::Default => place.agent.clone(),
         };
         let mut user_files = resolved.user_known_hosts_files.clone();
-        if let (Some(file), true) = (&overrides.known_hosts, destination) {
+        if let (Some(file), true) = (&overrides.known_hosts, place.destination) {
             user_files = vec![file.clone()];
         }
         Hop {
