@@ -207,6 +207,7 @@ impl Control {
 }
 
 pub(super) async fn end(handle: &Handle<Events>, noted: &Noted, reason: &str) {
+    noted.ending(reason);
     // An error means that the session is over already.
     if handle.disconnect(Disconnect::ByApplication, reason, "").await.is_ok() {
         noted.until_ended().await;

@@ -127,7 +127,8 @@ pub(super) struct Login {
     pub publickey: bool,
     pub password: bool,
     pub keyboard_interactive: bool,
-    pub passphrase_attempts: u32,
+    /// How often a passphrase is asked for; 0 switches all questions of the login off.
+    pub prompts_max: u32,
     pub accepted_algorithms: Vec<String>,
     pub rsa_bits_min: u32,
 }
@@ -217,7 +218,7 @@ impl Hop {
                 publickey: resolved.pubkey_authentication,
                 password: resolved.password_authentication,
                 keyboard_interactive: resolved.kbd_interactive_authentication,
-                passphrase_attempts: resolved.number_of_password_prompts,
+                prompts_max: resolved.number_of_password_prompts,
                 accepted_algorithms: resolved.pubkey_accepted_algorithms,
                 rsa_bits_min: resolved.required_rsa_size,
             },
@@ -263,7 +264,7 @@ impl Hop {
                 publickey: true,
                 password: true,
                 keyboard_interactive: true,
-                passphrase_attempts: 3,
+                prompts_max: 3,
                 accepted_algorithms: wanted.user_key_algorithms(),
                 rsa_bits_min: 2048,
             },
