@@ -13,8 +13,10 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use russh::client::{self, Handle, KeyboardInteractiveAuthResponse, Msg};
 use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
 use russh::{Channel, ChannelMsg, ChannelOpenFailure, MethodKind, Sig};
@@ -265,6 +267,43 @@ async fn a_command_that_writes_before_it_reads_cannot_stop_the_connection() {
     }
     assert_eq!(zeros, 64 * MIB);
     assert_eq!(String::from_utf8(rest).unwrap().trim(), "67108864");
+    sending.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_command_that_does_not_read_holds_the_sender_back_and_nothing_else() {
+    let server = start(Options::default());
+    let client = log_in(&server).await;
+    say(&client, "mkfifo gate").await;
+    let (mut reader, writer) = open(&client, "read go < gate; wc -c").await.split();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&sent);
+    let sending = tokio::spawn(async move {
+        let block = Bytes::from(vec![1; 16 << 10]);
+        for _ in 0..64 * MIB / block.len() {
+            writer.data_bytes(block.clone()).await.unwrap();
+            counting.fetch_add(block.len(), Ordering::SeqCst);
+        }
+        writer.eof().await.unwrap();
+        writer
+    });
+    // Stuck once it doesn't move during many answered pings.
+    let (mut last, mut still) = (0, 0);
+    while still < 50 {
+        client.send_ping().await.unwrap();
+        let now = sent.load(Ordering::SeqCst);
+        still = if now == last && now > 0 { still + 1 } else { 0 };
+        last = now;
+    }
+    assert!(last < 8 * MIB, "{last} bytes taken from a sender whose command reads none");
+    std::fs::write(server.home().join("gate"), "go\n").unwrap();
+    let mut counted = Vec::new();
+    while let Some(message) = reader.wait().await {
+        if let ChannelMsg::Data { data } = message {
+            counted.extend_from_slice(&data);
+        }
+    }
+    assert_eq!(String::from_utf8(counted).unwrap().trim(), "67108864");
     sending.await.unwrap();
 }
 

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::account::Account;
 use super::link::Backlog;
+use super::outbox::Outbox;
 
 /// How much of a command's output is read at once.
 const CHUNK: usize = 64 << 10;
@@ -72,6 +73,7 @@ pub(super) struct Session {
     pub(super) closed: oneshot::Receiver<()>,
     pub(super) slot: Arc<Slot>,
     pub(super) backlog: Arc<Backlog>,
+    pub(super) outbox: Arc<Outbox>,
 }
 
 impl Session {
@@ -96,8 +98,8 @@ impl Session {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let carried = async {
             tokio::join!(
-                pump(stdout, &self.writer, None),
-                pump(stderr, &self.writer, Some(STDERR)),
+                pump(stdout, None, &self.writer, &self.outbox),
+                pump(stderr, Some(STDERR), &self.writer, &self.outbox),
                 child.wait(),
             )
         };
@@ -140,12 +142,14 @@ async fn feed(stdin: Option<ChildStdin>, mut input: mpsc::UnboundedReceiver<Inpu
 /// Carries a pipe's bytes to the client, waiting for its window; false when the session is gone.
 async fn pump(
     pipe: Option<impl AsyncRead + Unpin>,
-    writer: &ChannelWriteHalf<Msg>,
     extended: Option<u32>,
+    writer: &ChannelWriteHalf<Msg>,
+    outbox: &Outbox,
 ) -> bool {
     let Some(mut pipe) = pipe else { return true };
     let mut buffer = BytesMut::new();
     loop {
+        outbox.room().await;
         buffer.reserve(CHUNK);
         match pipe.read_buf(&mut buffer).await {
             // A pipe that can't be read any more has ended, too.

@@ -3,7 +3,7 @@
 //! russh refills a channel's window when data arrives, not when somebody has consumed it, and awaiting a full queue in
 //! a handler would stop its whole session: the command's output, window adjustments and pings with it. `cat` fed faster
 //! than it is drained would then hang for ever. So the handler never waits. While more than [`Backlog::LIMIT`] bytes are
-//! unread it grants two bytes at a time (that keeps the grants going), and this stream then reads once in a while.
+//! unread it grants two bytes at a time (that keeps the grants going), and this stream pauses after each such crumb.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,7 +26,8 @@ const COUNTED_READ: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
     bytes: AtomicUsize,
-    full: AtomicBool,
+    /// A crumb has come in: pause before the next read.
+    crumb: AtomicBool,
 }
 
 impl Backlog {
@@ -36,9 +37,14 @@ impl Backlog {
     const LIMIT: usize = 1 << 20;
     /// The least window that russh refills: it does so below half of it.
     const TRICKLE: u32 = 2;
+    /// The largest packet that such a window lets through.
+    const CRUMB: usize = 2;
 
     pub(super) fn add(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        let before = self.bytes.fetch_add(bytes, Ordering::SeqCst);
+        if before > Self::LIMIT && bytes <= Self::CRUMB {
+            self.crumb.store(true, Ordering::SeqCst);
+        }
     }
 
     pub(super) fn consume(&self, bytes: usize) {
@@ -47,9 +53,7 @@ impl Backlog {
 
     /// Decides the next window to grant.
     pub(super) fn next_window(&self) -> u32 {
-        let full = self.bytes.load(Ordering::SeqCst) > Self::LIMIT;
-        self.full.store(full, Ordering::SeqCst);
-        if full { Self::TRICKLE } else { Self::WINDOW }
+        if self.bytes.load(Ordering::SeqCst) > Self::LIMIT { Self::TRICKLE } else { Self::WINDOW }
     }
 }
 
@@ -150,19 +154,25 @@ impl<S> Link<S> {
 
     fn passed(&mut self, bytes: usize) {
         let mut state = self.faults.state();
-        if let Some(left) = state.left {
-            let left = left.saturating_sub(bytes as u64);
-            state.left = (left > 0).then_some(left);
-            self.dead = left == 0;
+        let Some(left) = state.left else { return };
+        let left = left.saturating_sub(bytes as u64);
+        state.left = (left > 0).then_some(left);
+        self.dead = left == 0;
+        drop(state);
+        if self.dead {
+            // The other direction may wait for bytes that will never come.
+            self.faults.change(|_| ());
         }
     }
 
     fn rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.backlog.full.load(Ordering::SeqCst) {
-            let nap = self.nap.get_or_insert_with(|| Box::pin(sleep(NAP)));
-            ready!(nap.as_mut().poll(cx));
+        if self.backlog.crumb.swap(false, Ordering::SeqCst) {
+            self.nap = Some(Box::pin(sleep(NAP)));
         }
-        self.nap = None;
+        if let Some(nap) = &mut self.nap {
+            ready!(nap.as_mut().poll(cx));
+            self.nap = None;
+        }
         Poll::Ready(())
     }
 }

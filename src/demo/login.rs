@@ -18,6 +18,7 @@ use super::account::Account;
 use super::exec::{Input, Session, Slot};
 use super::link::Backlog;
 use super::options::{Push, Tally, count};
+use super::outbox::Outbox;
 
 /// What the passcode is asked with, in the words of a common push service.
 const PROMPT: &str = "Passcode or option (1-1): ";
@@ -38,6 +39,7 @@ pub(super) struct Shared {
 pub(super) struct Login {
     shared: Arc<Shared>,
     backlog: Arc<Backlog>,
+    outbox: Arc<Outbox>,
     /// Held by everything that must have ended before the server has.
     alive: mpsc::Sender<()>,
     key_proven: bool,
@@ -50,14 +52,21 @@ pub(super) struct Login {
 struct Open {
     stdin: mpsc::UnboundedSender<Input>,
     closed: oneshot::Sender<()>,
+    slot: Arc<Slot>,
     waiting: Option<Session>,
 }
 
 impl Login {
-    pub(super) fn new(shared: Arc<Shared>, backlog: Arc<Backlog>, alive: mpsc::Sender<()>) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        backlog: Arc<Backlog>,
+        outbox: Arc<Outbox>,
+        alive: mpsc::Sender<()>,
+    ) -> Self {
         Self {
             shared,
             backlog,
+            outbox,
             alive,
             key_proven: false,
             passcode_proven: false,
@@ -171,8 +180,9 @@ impl Handler for Login {
             closed: gone,
             slot: Arc::clone(&slot),
             backlog: Arc::clone(&self.backlog),
+            outbox: Arc::clone(&self.outbox),
         });
-        let open = Open { stdin, closed, waiting };
+        let open = Open { stdin, closed, slot: Arc::clone(&slot), waiting };
         self.channels.insert(id, open);
         tokio::spawn(admit(Arc::clone(&self.shared), slot, reply));
         Ok(())
@@ -215,10 +225,9 @@ impl Handler for Login {
     }
 
     async fn channel_close(&mut self, channel: ChannelId, _session: &mut Ssh) -> Result<(), Self::Error> {
-        if let Some(open) = self.channels.remove(&channel)
-            && let Some(session) = open.waiting
-        {
-            session.slot.release();
+        // At once: the next session may follow while the command still notices that its pipes are closed.
+        if let Some(open) = self.channels.remove(&channel) {
+            open.slot.release();
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod exec;
 mod link;
 mod login;
 mod options;
+mod outbox;
 mod scratch;
 mod server;
 mod show;

@@ -23,6 +23,7 @@ use super::batch;
 use super::link::{Backlog, Faults, Link};
 use super::login::{Login, Shared};
 use super::options::{Counters, Options, count};
+use super::outbox::{Outbox, Posted};
 use super::scratch::{HOST, Scratch, write_private};
 
 /// The longest socket path that every supported system takes, in bytes.
@@ -315,11 +316,15 @@ impl Service {
         count(&self.shared.tally.connections);
         let backlog = Arc::new(Backlog::default());
         let link = Link::new(stream, self.faults.clone(), Arc::clone(&backlog));
-        let link = BufReader::with_capacity(READ_BUFFER, link);
-        let login = Login::new(Arc::clone(&self.shared), backlog, alive.clone());
+        let (reader, writer) = tokio::io::split(link);
+        let outbox = Arc::new(Outbox::default());
+        let reader = BufReader::with_capacity(READ_BUFFER, reader);
+        let stream = Posted { reader, outbox: Arc::clone(&outbox) };
+        let login = Login::new(Arc::clone(&self.shared), backlog, Arc::clone(&outbox), alive.clone());
         let config = Arc::clone(&self.config);
+        tokio::spawn(async move { outbox.drain(writer).await });
         tokio::spawn(async move {
-            let ended = match russh::server::run_stream(config, link, login).await {
+            let ended = match russh::server::run_stream(config, stream, login).await {
                 Ok(session) => session.await,
                 Err(error) => Err(error),
             };

@@ -32,7 +32,7 @@ impl<R: Remote> Jobs<R> {
     /// When dropped, the action may or may not have been done.
     pub async fn act(&self, action: Action, ids: &[String]) -> Result<Vec<Job>, Error> {
         let ids = self.parse_ids(ids)?;
-        let before = present(&ids, self.look(&ids).await?)?;
+        let mut before = present(&ids, self.look(&ids).await?)?;
         let mut clusters: BTreeMap<Option<String>, Vec<JobId>> = BTreeMap::new();
         for (id, job) in ids.iter().zip(&before) {
             if !effective(action, job) && !job.state.terminal() {
@@ -47,7 +47,10 @@ impl<R: Remote> Jobs<R> {
                     words: format!("job {} has ended: {}", job.id, job.state_raw),
                     meaning: None,
                 }),
-                _ => Ok(before),
+                _ => {
+                    tell_limits(action, &mut before);
+                    Ok(before)
+                }
             };
         }
         let mut doubt = None;
@@ -82,6 +85,7 @@ impl<R: Remote> Jobs<R> {
                 }));
             }
             seen = present(ids, told)?;
+            tell_limits(action, &mut seen);
             if seen.iter().all(|job| effective(action, job)) {
                 return Ok(seen);
             }
@@ -94,6 +98,16 @@ impl<R: Remote> Jobs<R> {
     }
 }
 
+/// Says where an action could not do what its name promises.
+fn tell_limits(action: Action, jobs: &mut [Job]) {
+    for job in jobs {
+        let runs = matches!(job.state, State::Running | State::Suspended | State::Completing);
+        if action == Action::Hold && runs {
+            job.warn("not_held", "what runs already is not held; only what waits is");
+        }
+    }
+}
+
 /// Tells whether a job is as the action wants it.
 fn effective(action: Action, job: &Job) -> bool {
     match action {
@@ -101,11 +115,12 @@ fn effective(action: Action, job: &Job) -> bool {
             let going = job.parts.iter().all(|part| part.state.terminal() || part.state == State::Completing);
             (job.state.terminal() || job.state == State::Completing) && going
         }
-        Action::Hold => match job.parts.is_empty() {
-            true => job.state == State::Held,
-            // What runs already is not held; what waits must be.
-            false => job.parts.iter().all(|part| part.state != State::Pending),
-        },
+        // What runs already can't be held; Slurm takes the wish in silence and does nothing.
+        Action::Hold => {
+            !job.state.terminal()
+                && job.state != State::Pending
+                && job.parts.iter().all(|part| part.state != State::Pending)
+        }
         Action::Release => {
             job.state != State::Held
                 && !job.state.terminal()

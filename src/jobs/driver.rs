@@ -71,7 +71,7 @@ pub struct Jobs<R> {
     own: Mutex<HashMap<(Option<String>, u64), Submitted>>,
     /// Protects the count of questions; held for single look-ups only, never across an await.
     pace: Mutex<Pace>,
-    clock: fn() -> Timestamp,
+    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
 }
 
 impl<R> std::fmt::Debug for Jobs<R> {
@@ -135,14 +135,14 @@ impl<R: Remote> Jobs<R> {
             leaks: Vec::new(),
             own: Mutex::default(),
             pace: Mutex::new(Pace::new(limits.calls_per_min)),
-            clock: Timestamp::now,
+            clock: Box::new(Timestamp::now),
         }
     }
 
     /// Replaces the clock, for tests.
     #[must_use]
-    pub fn with_clock(mut self, clock: fn() -> Timestamp) -> Self {
-        self.clock = clock;
+    pub fn with_clock(mut self, clock: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.clock = Box::new(clock);
         self
     }
 
@@ -351,6 +351,10 @@ impl<R: Remote> Jobs<R> {
 
     /// Adds what the scheduler keeps of one job while it remembers it.
     pub(super) async fn add_detail(&self, asked: &JobId, job: &mut Job) -> Result<(), Error> {
+        // A job that no answer showed isn't known to the controller either.
+        if job.state_raw.is_empty() {
+            return Ok(());
+        }
         let Some(question) = self.scheduler.detail(asked, job) else {
             return Ok(());
         };

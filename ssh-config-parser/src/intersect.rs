@@ -181,10 +181,7 @@ mod tests {
 
     #[test]
     fn nested_blocks_become_one_line() {
-        assert_eq!(
-            line("*.example.com", "web*"),
-            "Host web*.example.com"
-        );
+        assert_eq!(line("*.example.com", "web*"), "Host web*.example.com");
         assert_eq!(line("web", "db"), "Host !*");
         assert_eq!(line("ab*", "*bc"), "Host ab*bc abc");
         assert_eq!(line("*", "web !db"), "Host !db web");

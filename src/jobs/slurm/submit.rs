@@ -13,7 +13,7 @@ use crate::jobs::script::{self, Directive};
 use super::{SUBMIT, words};
 
 /// Native flags that would take the key's carrier away, or make sbatch do something else than submit and answer.
-const FORBIDDEN: [(&str, Option<u8>, &str); 8] = [
+const FORBIDDEN: [(&str, Option<u8>, &str); 7] = [
     ("comment", None, "the comment carries the submission key; the script's own is kept in front of it"),
     ("wrap", None, "the script is given as SCRIPT"),
     ("wait", Some(b'W'), "towline never waits on sbatch; use job wait"),
@@ -21,7 +21,6 @@ const FORBIDDEN: [(&str, Option<u8>, &str); 8] = [
     ("help", Some(b'h'), "it submits nothing"),
     ("usage", None, "it submits nothing"),
     ("version", Some(b'V'), "it submits nothing"),
-    ("export-file", None, "the environment is given with --env"),
 ];
 
 /// Long and short names of sbatch's options that towline renders, to tell a contradiction with a directive.
@@ -377,12 +376,18 @@ mod tests {
             "debug",
             "--",
             "-",
-            "--exp",
         ] {
-            let refused = check_native(flag.as_bytes()).is_err();
-            assert_eq!(refused, flag != "--exp", "{flag}");
+            assert!(check_native(flag.as_bytes()).is_err(), "{flag}");
         }
-        for flag in ["--constraint=fast", "-Cfast", "--exclusive", "--container=x", "--core-spec=1", "-H"] {
+        for flag in [
+            "--constraint=fast",
+            "-Cfast",
+            "--exclusive",
+            "--container=x",
+            "--core-spec=1",
+            "--export=ALL",
+            "-H",
+        ] {
             assert!(check_native(flag.as_bytes()).is_ok(), "{flag}");
         }
     }

@@ -10,8 +10,8 @@ use crate::jobs::record::{ArrayPlace, Job, State};
 /// Most node names that a list is written out to; a longer one stays as the scheduler wrote it.
 const NODES_MAX: usize = 65_536;
 
-/// Exit codes that may be a shell's 128 + signal, of which accounting drops the 128.
-const SIGNAL_LIKE: [i32; 12] = [4, 5, 6, 7, 8, 9, 11, 13, 14, 15, 24, 25];
+/// Exit codes that are most often a shell's 128 + signal (ABRT, KILL, SEGV, TERM), of which accounting drops the 128.
+const SIGNAL_LIKE: [i32; 4] = [6, 9, 11, 15];
 
 /// Reads an id as squeue, sacct and sbatch write it: `4711`, `4711_3`, `4711_[1-4%2]`, `4711+1`, each with `;cluster`.
 pub(super) fn parse_id(text: &str) -> Option<JobId> {
