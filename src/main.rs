@@ -1,4 +1,5 @@
-//! placeholder
+//! The `towline` program: the command line face of the library.
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -6,5 +7,5 @@ fn main() -> ExitCode {
     if let Some(code) = towline::demo::batch::called() {
         return code;
     }
-    ExitCode::SUCCESS
+    towline::cli::run()
 }
