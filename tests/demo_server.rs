@@ -384,6 +384,10 @@ async fn the_socket_and_the_keys_are_private_and_the_host_key_is_known() {
     let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let config = Arc::new(client::Config::default());
     client::connect_stream(config, stream, Client).await.unwrap();
+    let open = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let scratch = Some(open.path().to_owned());
+    Server::start(Options { scratch, ..Options::default() }).unwrap_err();
     let home = server.home();
     server.stop();
     assert!(!home.exists());
