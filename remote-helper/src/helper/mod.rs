@@ -11,6 +11,7 @@ mod fault;
 mod files;
 mod housekeeping;
 mod keep;
+mod keeper;
 mod launch;
 mod link;
 mod output;
@@ -24,5 +25,6 @@ mod session;
 mod shutdown;
 mod work_stream;
 
+pub(crate) use keeper::{ARGUMENT as KEEPER_ARGUMENT, keep};
 pub(crate) use server::serve;
 pub(crate) use session::Marker;
