@@ -12,4 +12,10 @@
 mod support;
 
 mod acceptance;
+mod bad_input;
+mod callers;
+mod demo;
+mod ends;
+mod exec_cli;
+mod far_side;
 mod slurm;
