@@ -84,6 +84,22 @@ fn ssh(home: &TempHome, options: &[&str]) -> Command {
     command
 }
 
+/// The whole program: opens a line of its own, runs `true`, leaves.
+fn towline(home: &TempHome) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_towline"));
+    command.env_clear().envs(home.environment()).args(["exec", SITE, "--", "true"]);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn remove_cached_helpers() {
+    let cache = support::server::user_home("alice").join(".cache/towline");
+    match std::fs::remove_dir_all(&cache) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => panic!("{}: {error}", cache.display()),
+        _ => {}
+    }
+}
+
 fn time(command: &mut Command) -> Duration {
     let began = Instant::now();
     let status = command.stdout(Stdio::null()).status().unwrap();
@@ -95,9 +111,9 @@ fn time(command: &mut Command) -> Duration {
 fn connecting(home: &TempHome, sizes: &Sizes, table: &mut Table) {
     let (mut ours, mut cold, mut theirs) = (Samples::new(), Samples::new(), Samples::new());
     for _ in 0..sizes.connects {
-        support::home::remove_cached_helpers("alice");
-        cold.push(time(support::home::towline(home).args(["exec", SITE, "--own-line", "--", "true"])));
-        ours.push(time(support::home::towline(home).args(["exec", SITE, "--own-line", "--", "true"])));
+        remove_cached_helpers();
+        cold.push(time(&mut towline(home)));
+        ours.push(time(&mut towline(home)));
         theirs.push(time(ssh(home, &["login", "true"]).stdout(Stdio::null())));
     }
     table.row("connect + `true`, helper cached", "ssh host true", &ours, &theirs);
