@@ -7,9 +7,7 @@ use crate::resolved::AddressFamily;
 /// Tells whether a name can only be an address, well-formed or not; such a name is never put in lower case.
 pub(crate) fn looks_numeric(name: &[u8]) -> bool {
     name.iter().any(|byte| matches!(byte, b'%' | b':'))
-        || name
-            .iter()
-            .all(|byte| byte.is_ascii_digit() || *byte == b'.')
+        || name.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')
 }
 
 /// Gives the canonical text of an address of the family, none for anything else.
@@ -45,20 +43,14 @@ fn scope_index(scope: &str, local: bool) -> Option<u32> {
     if local && let Ok(index) = nix::net::if_::if_nametoindex(scope) {
         return Some(index);
     }
-    scope
-        .bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| scope.parse().ok())?
+    scope.bytes().all(|byte| byte.is_ascii_digit()).then(|| scope.parse().ok())?
 }
 
 fn scope_text(index: u32, local: bool) -> String {
     local
         .then(|| nix::net::if_::if_indextoname(index).ok())
         .flatten()
-        .map_or_else(
-            || index.to_string(),
-            |name| name.to_string_lossy().into_owned(),
-        )
+        .map_or_else(|| index.to_string(), |name| name.to_string_lossy().into_owned())
 }
 
 /// Writes a v6 address as the C library does: one that only ends in a v4 address shows it.

@@ -55,11 +55,8 @@ impl Class {
             Class::Cipher | Class::Mac | Class::Kex => names.any(|name| name.as_bytes() == element),
             // In the key lists a wildcard stands for whatever it matches, also negatively.
             Class::HostKey | Class::CaSignature => {
-                KEY_TYPE_SHORT_NAMES
-                    .iter()
-                    .any(|name| name.as_bytes().eq_ignore_ascii_case(element))
-                    || names
-                        .any(|name| list_matches(name.as_bytes(), element, false) != ListMatch::No)
+                KEY_TYPE_SHORT_NAMES.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(element))
+                    || names.any(|name| list_matches(name.as_bytes(), element, false) != ListMatch::No)
             }
         }
     }
@@ -95,9 +92,7 @@ impl Class {
         match list.first() {
             Some(b'-') => {
                 names.extend(
-                    default().filter(|name| {
-                        list_matches(name.as_bytes(), rest, false) != ListMatch::Yes
-                    }),
+                    default().filter(|name| list_matches(name.as_bytes(), rest, false) != ListMatch::Yes),
                 );
                 return Ok(owned(names));
             }
@@ -114,10 +109,7 @@ impl Class {
             _ => self.add(list, &mut names)?,
         }
         if names.is_empty() {
-            return Err(format!(
-                "algorithm list {:?} leaves nothing",
-                String::from_utf8_lossy(list)
-            ));
+            return Err(format!("algorithm list {:?} leaves nothing", String::from_utf8_lossy(list)));
         }
         Ok(owned(names))
     }
@@ -152,28 +144,14 @@ mod tests {
 
     #[test]
     fn modifiers_work_on_the_default_list() {
-        let expand = |list: &str| {
-            Class::Cipher
-                .expand(Some(list.as_bytes()))
-                .map(|l| l.join(","))
-        };
-        assert_eq!(
-            expand("aes128-ctr,aes256-ctr,aes128-ctr").unwrap(),
-            "aes128-ctr,aes256-ctr"
-        );
+        let expand = |list: &str| Class::Cipher.expand(Some(list.as_bytes())).map(|l| l.join(","));
+        assert_eq!(expand("aes128-ctr,aes256-ctr,aes128-ctr").unwrap(), "aes128-ctr,aes256-ctr");
         assert_eq!(
             expand("+3des-cbc").unwrap(),
             format!("{},3des-cbc", Class::Cipher.default_names().join(","))
         );
-        assert!(
-            expand("^aes256-ctr")
-                .unwrap()
-                .starts_with("aes256-ctr,chacha20")
-        );
-        assert_eq!(
-            expand("-aes*,*cbc").unwrap(),
-            "chacha20-poly1305@openssh.com"
-        );
+        assert!(expand("^aes256-ctr").unwrap().starts_with("aes256-ctr,chacha20"));
+        assert_eq!(expand("-aes*,*cbc").unwrap(), "chacha20-poly1305@openssh.com");
         assert_eq!(expand("-*").unwrap(), "");
         assert!(expand("!aes128-ctr").is_err());
         assert!(expand("nothing").is_err());

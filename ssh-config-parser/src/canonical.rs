@@ -32,10 +32,7 @@ pub(crate) fn family(effective: &Effective) -> AddressFamily {
 
 /// Tells whether `CanonicalizeHostname` is on.
 pub(crate) fn is_on(effective: &Effective) -> bool {
-    matches!(
-        effective.choice(Keyword::CanonicalizeHostname),
-        Some("true" | "always")
-    )
+    matches!(effective.choice(Keyword::CanonicalizeHostname), Some("true" | "always"))
 }
 
 /// Gives the final form of a name that `HostName` has been applied to.
@@ -107,10 +104,7 @@ fn domains(effective: &Effective) -> impl Iterator<Item = &[u8]> {
         Some(Value::List(words)) => words.as_slice(),
         _ => &[],
     };
-    words
-        .iter()
-        .map(Vec::as_slice)
-        .take_while(|word| !word.eq_ignore_ascii_case(b"none"))
+    words.iter().map(Vec::as_slice).take_while(|word| !word.eq_ignore_ascii_case(b"none"))
 }
 
 fn is_always(effective: &Effective) -> bool {
@@ -123,8 +117,6 @@ fn is_direct(effective: &Effective) -> bool {
         Some(Value::Jump(spec)) => !spec.hops().is_empty(),
         _ => false,
     };
-    let command = effective
-        .value(Keyword::ProxyCommand)
-        .is_some_and(|value| !value.is_none_word());
+    let command = effective.value(Keyword::ProxyCommand).is_some_and(|value| !value.is_none_word());
     !jumps && !command
 }

@@ -37,7 +37,7 @@ fn findings(snapshot: &Snapshot) -> Vec<Finding> {
         seen: Vec::new(),
         ignored: Vec::new(),
         canonicalizes: false,
-        local_commands: snapshot.main().is_some_and(|main| permits_local(main)),
+        local_commands: snapshot.main().is_some_and(permits_local),
     };
     if let Some(main) = snapshot.main() {
         checker.file(main);
@@ -118,16 +118,9 @@ impl Checker<'_> {
     }
 
     fn unknown(&mut self, keyword: &[u8], place: (&File, u64)) {
-        let ignored = self
-            .ignored
-            .iter()
-            .any(|list| list_matches(keyword, list, true) == ListMatch::Yes);
+        let ignored = self.ignored.iter().any(|list| list_matches(keyword, list, true) == ListMatch::Yes);
         if !ignored {
-            self.error(
-                Reason::Syntax,
-                &format!("unknown keyword {}", shown(keyword)),
-                place,
-            );
+            self.error(Reason::Syntax, &format!("unknown keyword {}", shown(keyword)), place);
         }
     }
 
@@ -135,10 +128,7 @@ impl Checker<'_> {
         let tokens = world_tokens(self.snapshot.world(), &Effective::default());
         for word in words {
             if depends_on_host(word) {
-                let message = format!(
-                    "included name {} depends on the host and is not checked",
-                    shown(word)
-                );
+                let message = format!("included name {} depends on the host and is not checked", shown(word));
                 self.note(message, place);
                 continue;
             }
@@ -165,11 +155,7 @@ impl Checker<'_> {
                 .map(|open| open.display().to_string())
                 .chain([path.display().to_string()])
                 .collect();
-            self.error(
-                Reason::Include,
-                &format!("include cycle: {}", names.join(" -> ")),
-                place,
-            );
+            self.error(Reason::Include, &format!("include cycle: {}", names.join(" -> ")), place);
             return;
         }
         if let Err(rejection) = include::check_depth(&self.chain, path) {
@@ -207,11 +193,7 @@ impl Checker<'_> {
     }
 
     fn note(&mut self, message: String, (file, line): (&File, u64)) {
-        let note = Note {
-            file: file.path.to_path_buf(),
-            line,
-            message,
-        };
+        let note = Note { file: file.path.to_path_buf(), line, message };
         self.findings.push(note.into());
     }
 }

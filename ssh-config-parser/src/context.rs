@@ -19,17 +19,11 @@ pub(crate) struct Fault {
 
 impl Fault {
     pub(crate) fn syntax(message: impl Into<String>) -> Fault {
-        Fault {
-            reason: Reason::Syntax,
-            message: message.into(),
-        }
+        Fault { reason: Reason::Syntax, message: message.into() }
     }
 
     pub(crate) fn expansion(message: impl Into<String>) -> Fault {
-        Fault {
-            reason: Reason::Expansion,
-            message: message.into(),
-        }
+        Fault { reason: Reason::Expansion, message: message.into() }
     }
 }
 
@@ -43,10 +37,7 @@ pub(crate) struct LocalServices {
 impl LocalServices {
     /// Makes the database of this system, or an empty one that never touches the file system.
     pub(crate) fn new(readable: bool) -> LocalServices {
-        LocalServices {
-            readable,
-            services: OnceLock::new(),
-        }
+        LocalServices { readable, services: OnceLock::new() }
     }
 
     pub(crate) fn get(&self) -> &Services {

@@ -51,11 +51,7 @@ pub(crate) struct Effective {
 impl Effective {
     /// Starts with what the caller gave.
     pub(crate) fn given(user: Option<Vec<u8>>, port: Option<u16>) -> Effective {
-        Effective {
-            given_user: user,
-            given_port: port,
-            ..Effective::default()
-        }
+        Effective { given_user: user, given_port: port, ..Effective::default() }
     }
 
     /// Gives the value of a keyword with its origin.
@@ -113,12 +109,7 @@ impl Effective {
         Ok(())
     }
 
-    fn apply_active(
-        &mut self,
-        keyword: Keyword,
-        value: &Value,
-        origin: &Origin,
-    ) -> Result<(), Fault> {
+    fn apply_active(&mut self, keyword: Keyword, value: &Value, origin: &Origin) -> Result<(), Fault> {
         match (keyword, value) {
             (_, Value::Unset) => {}
             (Keyword::RefuseConnection, Value::Text(text)) => {
@@ -174,37 +165,23 @@ impl Effective {
     }
 
     fn first(&mut self, keyword: Keyword, value: &Value, origin: &Origin) {
-        self.slots.entry(keyword).or_insert_with(|| Placed {
-            value: value.clone(),
-            origin: origin.clone(),
-        });
+        self.slots.entry(keyword).or_insert_with(|| Placed { value: value.clone(), origin: origin.clone() });
     }
 
     /// Adds names, repeats too; `-pattern` removes what was collected before it.
     fn send(&mut self, names: &[Vec<u8>], origin: &Origin) {
         for name in names {
             match name.strip_prefix(b"-") {
-                Some(pattern) => self
-                    .send_env
-                    .retain(|known| !patterns::matches(&known.value, pattern)),
-                None => self.send_env.push(Placed {
-                    value: name.clone(),
-                    origin: origin.clone(),
-                }),
+                Some(pattern) => self.send_env.retain(|known| !patterns::matches(&known.value, pattern)),
+                None => self.send_env.push(Placed { value: name.clone(), origin: origin.clone() }),
             }
         }
     }
 }
 
-fn add_file(
-    files: &mut Vec<Placed<Vec<u8>>>,
-    path: &Vec<u8>,
-    origin: &Origin,
-) -> Result<(), Fault> {
+fn add_file(files: &mut Vec<Placed<Vec<u8>>>, path: &Vec<u8>, origin: &Origin) -> Result<(), Fault> {
     if files.len() >= KEY_FILES_MAX {
-        return Err(Fault::syntax(format!(
-            "too many key files, the limit is {KEY_FILES_MAX}"
-        )));
+        return Err(Fault::syntax(format!("too many key files, the limit is {KEY_FILES_MAX}")));
     }
     add_new(files, path, origin);
     Ok(())
@@ -212,9 +189,6 @@ fn add_file(
 
 fn add_new<T: Clone + PartialEq>(list: &mut Vec<Placed<T>>, value: &T, origin: &Origin) {
     if list.iter().all(|known| known.value != *value) {
-        list.push(Placed {
-            value: value.clone(),
-            origin: origin.clone(),
-        });
+        list.push(Placed { value: value.clone(), origin: origin.clone() });
     }
 }

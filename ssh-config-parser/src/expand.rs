@@ -79,11 +79,7 @@ pub(crate) fn hex(bytes: &[u8]) -> Vec<u8> {
 /// Replaces `%` tokens and `${NAME}`, each only where it is given.
 ///
 /// The error says what has no value; `%%` is `%`, and `$NAME` without braces is left alone.
-pub(crate) fn expand(
-    text: &[u8],
-    tokens: Option<&Tokens>,
-    env: Option<&Env>,
-) -> Result<Vec<u8>, String> {
+pub(crate) fn expand(text: &[u8], tokens: Option<&Tokens>, env: Option<&Env>) -> Result<Vec<u8>, String> {
     let lookup = |token| tokens.and_then(|tokens| tokens.value(token));
     expand_with(text, tokens.is_some().then_some(&lookup), env)
 }
@@ -96,11 +92,7 @@ pub(crate) fn expand_host_name(text: &[u8], host: &[u8]) -> Result<Vec<u8>, Stri
 
 type Lookup<'a> = &'a dyn Fn(u8) -> Option<Vec<u8>>;
 
-fn expand_with(
-    text: &[u8],
-    tokens: Option<Lookup<'_>>,
-    env: Option<&Env>,
-) -> Result<Vec<u8>, String> {
+fn expand_with(text: &[u8], tokens: Option<Lookup<'_>>, env: Option<&Env>) -> Result<Vec<u8>, String> {
     let mut expanded = Vec::new();
     let mut rest = text;
     while let Some((byte, behind)) = rest.split_first() {
@@ -117,17 +109,12 @@ fn expand_with(
                 rest = behind.get(1..).unwrap_or_default();
             }
             (b'%', Some(tokens), _) => {
-                let (token, behind) = behind
-                    .split_first()
-                    .ok_or_else(|| format!("lone % at the end of {}", shown(text)))?;
+                let (token, behind) =
+                    behind.split_first().ok_or_else(|| format!("lone % at the end of {}", shown(text)))?;
                 match token {
                     b'%' => expanded.push(b'%'),
                     _ => expanded.extend(tokens(*token).ok_or_else(|| {
-                        format!(
-                            "token %{} in {} is not known",
-                            char::from(*token),
-                            shown(text)
-                        )
+                        format!("token %{} in {} is not known", char::from(*token), shown(text))
                     })?),
                 }
                 rest = behind;
@@ -159,10 +146,7 @@ pub(crate) fn tilde(text: &[u8], home: &Path, users: Users<'_>) -> Result<Vec<u8
     let Some(rest) = text.strip_prefix(b"~") else {
         return Ok(text.to_vec());
     };
-    let end = rest
-        .iter()
-        .position(|byte| *byte == b'/')
-        .unwrap_or(rest.len());
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
     let (user, behind) = rest.split_at(end);
     let mut path = if user.is_empty() {
         home.as_os_str().as_bytes().to_vec()
@@ -174,10 +158,7 @@ pub(crate) fn tilde(text: &[u8], home: &Path, users: Users<'_>) -> Result<Vec<u8
     if !path.ends_with(b"/") {
         path.push(b'/');
     }
-    let start = behind
-        .iter()
-        .position(|byte| *byte != b'/')
-        .unwrap_or(behind.len());
+    let start = behind.iter().position(|byte| *byte != b'/').unwrap_or(behind.len());
     path.extend_from_slice(behind.get(start..).unwrap_or_default());
     Ok(path)
 }
@@ -222,10 +203,7 @@ mod tests {
         assert!(both("${K").is_err());
         assert!(both("${}").is_err());
         assert_eq!(expand(b"%h ${K}", None, Some(&env)).unwrap(), b"%h v%h");
-        assert_eq!(
-            expand(b"%h ${K}", Some(&tokens()), None).unwrap(),
-            b"web.example.net ${K}"
-        );
+        assert_eq!(expand(b"%h ${K}", Some(&tokens()), None).unwrap(), b"web.example.net ${K}");
         assert_eq!(expand(b"%h ${K", None, None).unwrap(), b"%h ${K");
         assert!(expand_host_name(b"%h-%p", b"web").is_err());
         assert_eq!(expand_host_name(b"%h.x%%", b"web").unwrap(), b"web.x%");

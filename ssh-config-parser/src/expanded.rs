@@ -16,18 +16,10 @@ use crate::snapshot::Snapshot;
 use crate::values::Value;
 
 /// Identity files that are tried when none is configured, as 9.2 lists them, below `~/.ssh`.
-pub(crate) const DEFAULT_IDENTITIES: &[&str] = &[
-    "id_rsa",
-    "id_ecdsa",
-    "id_ecdsa_sk",
-    "id_ed25519",
-    "id_ed25519_sk",
-    "id_xmss",
-    "id_dsa",
-];
+pub(crate) const DEFAULT_IDENTITIES: &[&str] =
+    &["id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "id_xmss", "id_dsa"];
 const DEFAULT_KNOWN_HOSTS: &[&[u8]] = &[b"~/.ssh/known_hosts", b"~/.ssh/known_hosts2"];
-const DEFAULT_GLOBAL_KNOWN_HOSTS: &[&[u8]] =
-    &[b"/etc/ssh/ssh_known_hosts", b"/etc/ssh/ssh_known_hosts2"];
+const DEFAULT_GLOBAL_KNOWN_HOSTS: &[&[u8]] = &[b"/etc/ssh/ssh_known_hosts", b"/etc/ssh/ssh_known_hosts2"];
 
 /// The algorithm lists, expanded.
 #[derive(Debug)]
@@ -78,11 +70,7 @@ impl Expanded {
         tokens: &Tokens,
         problems: &mut Problems,
     ) -> Expanded {
-        let expander = Expander {
-            snapshot,
-            effective,
-            tokens,
-        };
+        let expander = Expander { snapshot, effective, tokens };
         let mut notes = Vec::new();
         let agent_text = expander.path(Keyword::IdentityAgent, problems);
         Expanded {
@@ -171,10 +159,7 @@ impl Expander<'_> {
         match self.effective.value(Keyword::GlobalKnownHostsFile) {
             Some(value) if value.is_none_word() => Vec::new(),
             Some(Value::List(words)) => words.iter().cloned().map(to_path).collect(),
-            _ => DEFAULT_GLOBAL_KNOWN_HOSTS
-                .iter()
-                .map(|file| to_path(file.to_vec()))
-                .collect(),
+            _ => DEFAULT_GLOBAL_KNOWN_HOSTS.iter().map(|file| to_path(file.to_vec())).collect(),
         }
     }
 
@@ -184,18 +169,12 @@ impl Expander<'_> {
             let folder = self.snapshot.world().home.join(".ssh");
             return DEFAULT_IDENTITIES
                 .iter()
-                .map(|name| IdentityFile {
-                    path: folder.join(name),
-                    configured: false,
-                })
+                .map(|name| IdentityFile { path: folder.join(name), configured: false })
                 .collect();
         }
         self.key_files(configured, notes)
             .into_iter()
-            .map(|path| IdentityFile {
-                path,
-                configured: true,
-            })
+            .map(|path| IdentityFile { path, configured: true })
             .collect()
     }
 
@@ -279,10 +258,7 @@ impl Expander<'_> {
                     }
                     port => Some(port.clone()),
                 };
-                Some(Forward {
-                    listen: end(&placed.value.listen)?,
-                    connect: end(&placed.value.connect)?,
-                })
+                Some(Forward { listen: end(&placed.value.listen)?, connect: end(&placed.value.connect)? })
             })
             .collect()
     }

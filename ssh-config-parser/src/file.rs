@@ -53,11 +53,7 @@ impl File {
                 Some(Line { number, body })
             })
             .collect();
-        File {
-            path: Arc::from(path),
-            text,
-            lines,
-        }
+        File { path: Arc::from(path), text, lines }
     }
 }
 
@@ -91,10 +87,9 @@ fn body(line: &[u8], context: Context<'_>) -> Option<Body> {
             let mut args = Args::new(&words, raw, context);
             Some(match parse_value(entry, &mut args) {
                 Ok(value) => Body::Set(entry, value),
-                Err(fault) => Body::Fault(Fault {
-                    message: format!("{}: {}", entry.name(), fault.message),
-                    ..fault
-                }),
+                Err(fault) => {
+                    Body::Fault(Fault { message: format!("{}: {}", entry.name(), fault.message), ..fault })
+                }
             })
         }
     }

@@ -39,11 +39,7 @@ pub(crate) fn flatten(snapshot: &Snapshot) -> Result<Flattened, Rejection> {
     }
     Ok(Flattened {
         text: flattener.text,
-        files: flattener
-            .files
-            .iter()
-            .map(|path| path.to_path_buf())
-            .collect(),
+        files: flattener.files.iter().map(|path| path.to_path_buf()).collect(),
     })
 }
 
@@ -70,16 +66,10 @@ impl Flattener<'_> {
         for (number, text) in lines::numbered(&file.text) {
             let place = |rejection: Rejection| rejection.at(&file.path, Some(number));
             match checked.next_if(|line| line.number == number) {
-                Some(Line {
-                    body: Body::Host(patterns),
-                    ..
-                }) => {
+                Some(Line { body: Body::Host(patterns), .. }) => {
                     scope = self.host(patterns, outer, text).map_err(place)?;
                 }
-                Some(Line {
-                    body: Body::Include(words),
-                    ..
-                }) => {
+                Some(Line { body: Body::Include(words), .. }) => {
                     self.comment(&[b"Include".to_vec(), words.join(&b' ')].join(&b' '));
                     for word in words {
                         self.include(word, &scope, (file, number))?;
@@ -103,12 +93,7 @@ impl Flattener<'_> {
     }
 
     /// Opens a block for the hosts that `patterns` has in common with the blocks around the file.
-    fn host(
-        &mut self,
-        patterns: &[Vec<u8>],
-        outer: &Scope,
-        text: &[u8],
-    ) -> Result<Scope, Rejection> {
+    fn host(&mut self, patterns: &[Vec<u8>], outer: &Scope, text: &[u8]) -> Result<Scope, Rejection> {
         if patterns.iter().any(Vec::is_empty) {
             return Err(Rejection::new(Reason::Syntax, EMPTY_PATTERN));
         }
@@ -156,18 +141,11 @@ impl Flattener<'_> {
         }
     }
 
-    fn include(
-        &mut self,
-        word: &[u8],
-        scope: &Scope,
-        (file, number): (&File, u64),
-    ) -> Result<(), Rejection> {
+    fn include(&mut self, word: &[u8], scope: &Scope, (file, number): (&File, u64)) -> Result<(), Rejection> {
         let place = |rejection: Rejection| rejection.at(&file.path, Some(number));
         if depends_on_host(word) {
-            let message = format!(
-                "included name {} depends on the host and cannot be flattened",
-                shown(word)
-            );
+            let message =
+                format!("included name {} depends on the host and cannot be flattened", shown(word));
             return Err(place(Rejection::new(Reason::Include, message)));
         }
         let world = self.snapshot.world();
@@ -182,10 +160,9 @@ impl Flattener<'_> {
             match self.snapshot.store().file(path, &world.env).as_ref() {
                 Loaded::Missing => {}
                 Loaded::Unreadable(why) => return Err(place(include::unreadable(path, why))),
-                Loaded::Read {
-                    unsafe_mode: Some(why),
-                    ..
-                } => return Err(Rejection::new(Reason::Permissions, why.clone()).at(path, None)),
+                Loaded::Read { unsafe_mode: Some(why), .. } => {
+                    return Err(Rejection::new(Reason::Permissions, why.clone()).at(path, None));
+                }
                 Loaded::Read { file, .. } => self.file(file, scope)?,
             }
         }

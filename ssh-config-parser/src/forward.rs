@@ -65,9 +65,7 @@ impl Forward {
             _ => return None,
         };
         let forward = Forward { listen, connect };
-        forward
-            .is_legal(direction, dynamic, fields.len())
-            .then_some(forward)
+        forward.is_legal(direction, dynamic, fields.len()).then_some(forward)
     }
 
     fn is_legal(&self, direction: Direction, dynamic: bool, fields: usize) -> bool {
@@ -85,9 +83,7 @@ impl Forward {
         }
         [&self.listen, &self.connect].iter().all(|end| match end {
             End::Path(path) => path.len() <= SOCKET_PATH_BYTES_MAX,
-            End::Port(host, _) => host
-                .as_ref()
-                .is_none_or(|host| host.len() <= HOST_BYTES_MAX),
+            End::Port(host, _) => host.as_ref().is_none_or(|host| host.len() <= HOST_BYTES_MAX),
         })
     }
 
@@ -156,10 +152,7 @@ fn field(text: &[u8]) -> Option<(Field, &[u8])> {
         let text = literal.to_vec();
         return Some((Field { text, path }, rest));
     }
-    let mut field = Field {
-        text: Vec::new(),
-        path: false,
-    };
+    let mut field = Field { text: Vec::new(), path: false };
     let mut bytes = text.iter().enumerate();
     while let Some((at, byte)) = bytes.next() {
         match byte {
@@ -193,30 +186,12 @@ mod tests {
         assert_eq!(local("/a:/b").unwrap(), "/a /b");
         assert_eq!(local("/a:b:90").unwrap(), "/a [b]:90");
         assert_eq!(local(r"80:a\:b:90").unwrap(), "80 [a:b]:90");
-        for bad in [
-            "80",
-            "80:a",
-            "80:a:0",
-            "0:a:90",
-            "80:a:90:c:d",
-            "x:a:90",
-            "80:[a",
-            "",
-        ] {
+        for bad in ["80", "80:a", "80:a:0", "0:a:90", "80:a:90:c:d", "x:a:90", "80:[a", ""] {
             assert_eq!(local(bad), None, "{bad}");
         }
-        assert_eq!(
-            printed("1080", Direction::Dynamic, true).unwrap(),
-            "1080 [socks]:0"
-        );
-        assert_eq!(
-            printed("*:1080", Direction::Dynamic, true).unwrap(),
-            "[*]:1080 [socks]:0"
-        );
+        assert_eq!(printed("1080", Direction::Dynamic, true).unwrap(), "1080 [socks]:0");
+        assert_eq!(printed("*:1080", Direction::Dynamic, true).unwrap(), "[*]:1080 [socks]:0");
         assert_eq!(printed("0", Direction::Dynamic, true), None);
-        assert_eq!(
-            printed("0", Direction::Remote, true).unwrap(),
-            "0 [socks]:0"
-        );
+        assert_eq!(printed("0", Direction::Remote, true).unwrap(), "0 [socks]:0");
     }
 }

@@ -50,10 +50,7 @@ pub(crate) fn expand(pattern: &[u8]) -> Vec<PathBuf> {
     paths.retain(|path| !path.is_empty());
     paths.sort_unstable();
     paths.dedup();
-    paths
-        .into_iter()
-        .map(|path| PathBuf::from(std::ffi::OsString::from_vec(path)))
-        .collect()
+    paths.into_iter().map(|path| PathBuf::from(std::ffi::OsString::from_vec(path))).collect()
 }
 
 fn exists(path: &[u8], folder: bool) -> bool {
@@ -160,9 +157,12 @@ fn set_byte(text: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// First and last bytes of the ranges of a class.
+type Ranges = &'static [(u8, u8)];
+
 /// Reads a class such as `[:digit:]`.
-fn class(text: &[u8]) -> Option<(&'static [(u8, u8)], &[u8])> {
-    const CLASSES: &[(&[u8], &[(u8, u8)])] = &[
+fn class(text: &[u8]) -> Option<(Ranges, &[u8])> {
+    const CLASSES: &[(&[u8], Ranges)] = &[
         (b"[:alpha:]", &[(b'a', b'z'), (b'A', b'Z')]),
         (b"[:digit:]", &[(b'0', b'9')]),
         (b"[:alnum:]", &[(b'a', b'z'), (b'A', b'Z'), (b'0', b'9')]),
@@ -171,17 +171,12 @@ fn class(text: &[u8]) -> Option<(&'static [(u8, u8)], &[u8])> {
         (b"[:xdigit:]", &[(b'a', b'f'), (b'A', b'F'), (b'0', b'9')]),
         (b"[:space:]", &[(b' ', b' '), (b'\t', b'\r')]),
         (b"[:blank:]", &[(b' ', b' '), (b'\t', b'\t')]),
-        (
-            b"[:punct:]",
-            &[(b'!', b'/'), (b':', b'@'), (b'[', b'`'), (b'{', b'~')],
-        ),
+        (b"[:punct:]", &[(b'!', b'/'), (b':', b'@'), (b'[', b'`'), (b'{', b'~')]),
         (b"[:print:]", &[(b' ', b'~')]),
         (b"[:graph:]", &[(b'!', b'~')]),
         (b"[:cntrl:]", &[(0, 0x1f), (0x7f, 0x7f)]),
     ];
-    CLASSES
-        .iter()
-        .find_map(|(name, ranges)| text.strip_prefix(*name).map(|rest| (*ranges, rest)))
+    CLASSES.iter().find_map(|(name, ranges)| text.strip_prefix(*name).map(|rest| (*ranges, rest)))
 }
 
 fn matches(name: &[u8], parts: &[Part]) -> bool {
@@ -197,10 +192,7 @@ fn matches(name: &[u8], parts: &[Part]) -> bool {
             Some(Part::One) => true,
             Some(Part::Byte(expected)) => expected == byte,
             Some(Part::Set(negated, ranges)) => {
-                ranges
-                    .iter()
-                    .any(|(low, high)| (low..=high).contains(&byte))
-                    != *negated
+                ranges.iter().any(|(low, high)| (low..=high).contains(&byte)) != *negated
             }
             None => false,
         };
@@ -215,11 +207,7 @@ fn matches(name: &[u8], parts: &[Part]) -> bool {
             return false;
         }
     }
-    parts
-        .get(want..)
-        .unwrap_or_default()
-        .iter()
-        .all(|part| *part == Part::Run)
+    parts.get(want..).unwrap_or_default().iter().all(|part| *part == Part::Run)
 }
 
 #[cfg(test)]

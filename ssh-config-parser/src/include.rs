@@ -30,16 +30,11 @@ impl Names<'_> {
         let host = match (&effective.settled, configured) {
             (Some(name), _) => name.clone(),
             // A bad token is reported where HostName is used; here the name as seen will do.
-            (None, Some(name)) => {
-                expand_host_name(name, self.host).unwrap_or_else(|_| self.host.to_vec())
-            }
+            (None, Some(name)) => expand_host_name(name, self.host).unwrap_or_else(|_| self.host.to_vec()),
             (None, None) => self.host.to_vec(),
         };
-        let port = effective
-            .given_port
-            .map(u64::from)
-            .or_else(|| effective.number(Keyword::Port))
-            .unwrap_or(22);
+        let port =
+            effective.given_port.map(u64::from).or_else(|| effective.number(Keyword::Port)).unwrap_or(22);
         let user = effective
             .given_user
             .as_deref()
@@ -49,10 +44,7 @@ impl Names<'_> {
             typed: self.typed.to_vec(),
             port: port.to_string().into_bytes(),
             user: Some(user.to_vec()),
-            key_alias: effective
-                .text(Keyword::HostKeyAlias)
-                .unwrap_or(&host)
-                .to_vec(),
+            key_alias: effective.text(Keyword::HostKeyAlias).unwrap_or(&host).to_vec(),
             host,
             ..world_tokens(world, effective)
         }
@@ -90,23 +82,15 @@ pub(crate) fn depends_on_host(word: &[u8]) -> bool {
 }
 
 /// Gives the absolute file pattern of one word of an `Include` line.
-pub(crate) fn pattern(
-    word: &[u8],
-    tokens: &Tokens,
-    snapshot: &Snapshot,
-) -> Result<Vec<u8>, Rejection> {
+pub(crate) fn pattern(word: &[u8], tokens: &Tokens, snapshot: &Snapshot) -> Result<Vec<u8>, Rejection> {
     if word.is_empty() {
         return Err(Rejection::new(Reason::Syntax, "empty file name"));
     }
     let world = snapshot.world();
-    let name = expand(word, Some(tokens), Some(&world.env))
-        .map_err(|why| Rejection::new(Reason::Expansion, why))?;
+    let name =
+        expand(word, Some(tokens), Some(&world.env)).map_err(|why| Rejection::new(Reason::Expansion, why))?;
     // Unlike everywhere else, the home folder is the one that $HOME names.
-    let home = world
-        .home_env
-        .as_deref()
-        .filter(|home| !home.as_os_str().is_empty())
-        .unwrap_or(&world.home);
+    let home = world.home_env.as_deref().filter(|home| !home.as_os_str().is_empty()).unwrap_or(&world.home);
     if name.starts_with(b"~") {
         // An unknown user leaves the name as it is, which then matches nothing.
         return Ok(tilde(&name, home, &|user| snapshot.user_home(user)).unwrap_or(name));
@@ -134,28 +118,20 @@ pub(crate) fn check_depth(chain: &[Arc<Path>], path: &Path) -> Result<(), Reject
                 .collect();
             format!("include cycle: {}", names.join(" -> "))
         }
-        None => format!(
-            "{} is {} includes deep, the limit is {INCLUDE_DEPTH_MAX}",
-            path.display(),
-            chain.len()
-        ),
+        None => {
+            format!("{} is {} includes deep, the limit is {INCLUDE_DEPTH_MAX}", path.display(), chain.len())
+        }
     };
     Err(Rejection::new(Reason::Include, message))
 }
 
 /// Says that more files are mentioned than are read for one answer.
 pub(crate) fn too_many(limit: usize) -> Rejection {
-    Rejection::new(
-        Reason::Include,
-        format!("more than {limit} included files, mentions counted"),
-    )
+    Rejection::new(Reason::Include, format!("more than {limit} included files, mentions counted"))
 }
 
 /// Says that an included file cannot be opened.
 pub(crate) fn unreadable(path: &Path, why: &str) -> Rejection {
     let path = shown(path.as_os_str().as_bytes());
-    Rejection::new(
-        Reason::Include,
-        format!("included file {path} cannot be read: {why}"),
-    )
+    Rejection::new(Reason::Include, format!("included file {path} cannot be read: {why}"))
 }

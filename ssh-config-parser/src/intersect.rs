@@ -24,18 +24,12 @@ pub(crate) struct Inexpressible;
 impl Scope {
     /// Gives the scope of a line before any block.
     pub(crate) fn everyone() -> Scope {
-        Scope {
-            any: BTreeSet::from([b"*".to_vec()]),
-            none: BTreeSet::new(),
-        }
+        Scope { any: BTreeSet::from([b"*".to_vec()]), none: BTreeSet::new() }
     }
 
     /// Gives the scope of a block's patterns alone.
     pub(crate) fn of_patterns(patterns: &[Vec<u8>]) -> Scope {
-        let mut scope = Scope {
-            any: BTreeSet::new(),
-            none: BTreeSet::new(),
-        };
+        let mut scope = Scope { any: BTreeSet::new(), none: BTreeSet::new() };
         for pattern in patterns {
             match pattern.strip_prefix(b"!") {
                 Some(negated) => scope.none.insert(negated.to_vec()),

@@ -47,19 +47,14 @@ impl JumpSpec {
             let commented = cut.len() != raw.len();
             return Some(JumpSpec::None { commented });
         }
-        let hops: Option<Vec<Hop>> = text
-            .split(|byte| *byte == b',')
-            .map(|hop| Hop::parse(hop, services))
-            .collect();
+        let hops: Option<Vec<Hop>> =
+            text.split(|byte| *byte == b',').map(|hop| Hop::parse(hop, services)).collect();
         let before = text
             .iter()
             .rposition(|byte| *byte == b',')
             .and_then(|comma| text.get(..comma))
             .map(<[u8]>::to_vec);
-        Some(JumpSpec::Hops {
-            before,
-            hops: hops?,
-        })
+        Some(JumpSpec::Hops { before, hops: hops? })
     }
 
     /// Gives the hops, none of them for `none`.
@@ -87,11 +82,8 @@ impl JumpSpec {
             text.extend_from_slice(user);
             text.push(b'@');
         }
-        let numeric = last.host.contains(&b':')
-            || last
-                .host
-                .iter()
-                .all(|byte| byte.is_ascii_digit() || *byte == b'.');
+        let numeric =
+            last.host.contains(&b':') || last.host.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
         let (open, close): (&[u8], &[u8]) = if numeric { (b"[", b"]") } else { (b"", b"") };
         text.extend_from_slice(&[open, last.host.as_slice(), close].concat());
         if let Some(port) = last.port {
@@ -124,21 +116,13 @@ impl Hop {
             Some((_, digits)) if !digits.is_empty() => Some(port(digits, services)?),
             _ => None,
         };
-        Some(Hop {
-            user: user.map(<[u8]>::to_vec),
-            host: without_brackets(host).to_vec(),
-            port,
-        })
+        Some(Hop { user: user.map(<[u8]>::to_vec), host: without_brackets(host).to_vec(), port })
     }
 
     /// Gives the public form; bytes that are not UTF-8 are replaced.
     pub(crate) fn to_jump(&self) -> Jump {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Jump {
-            user: self.user.as_deref().map(text),
-            host: text(&self.host),
-            port: self.port,
-        }
+        Jump { user: self.user.as_deref().map(text), host: text(&self.host), port: self.port }
     }
 }
 
@@ -182,8 +166,11 @@ fn uri_hop(text: &[u8], services: &Services) -> Option<Hop> {
     Some(Hop { user, host, port })
 }
 
+/// A host, and the delimiter and text behind it where there are any.
+type HostAndRest<'a> = (&'a [u8], Option<(u8, &'a [u8])>);
+
 /// Splits at the first `:` or `/` behind the host, which may be in brackets; none when a bracket stays open.
-pub(crate) fn host_and_rest(text: &[u8]) -> Option<(&[u8], Option<(u8, &[u8])>)> {
+pub(crate) fn host_and_rest(text: &[u8]) -> Option<HostAndRest<'_>> {
     let end = if text.starts_with(b"[") {
         Some(text.iter().position(|byte| *byte == b']')? + 1)
     } else {
@@ -199,9 +186,7 @@ pub(crate) fn host_and_rest(text: &[u8]) -> Option<(&[u8], Option<(u8, &[u8])>)>
 }
 
 fn without_brackets(host: &[u8]) -> &[u8] {
-    host.strip_prefix(b"[")
-        .and_then(|inner| inner.strip_suffix(b"]"))
-        .unwrap_or(host)
+    host.strip_prefix(b"[").and_then(|inner| inner.strip_suffix(b"]")).unwrap_or(host)
 }
 
 /// Checks that a name looks like a domain, and drops one dot at its end.
@@ -230,9 +215,7 @@ fn decode(text: &[u8]) -> Option<Vec<u8>> {
                 if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
                     return None;
                 }
-                u8::from_str_radix(digits, 16)
-                    .ok()
-                    .filter(|byte| *byte != 0)?
+                u8::from_str_radix(digits, 16).ok().filter(|byte| *byte != 0)?
             }
             byte => *byte,
         });
@@ -254,14 +237,8 @@ mod tests {
         for (text, expected) in [
             ("jump", "jump"),
             ("a@b@jump:2232", "a@b@jump:2232"),
-            (
-                "ssh://alice@jump.example.net:2229",
-                "alice@jump.example.net:2229",
-            ),
-            (
-                "ssh://inner.example.net,bob@last",
-                "ssh://inner.example.net,bob@last",
-            ),
+            ("ssh://alice@jump.example.net:2229", "alice@jump.example.net:2229"),
+            ("ssh://inner.example.net,bob@last", "ssh://inner.example.net,bob@last"),
             ("[2001:db8::1]:22", "[2001:db8::1]:22"),
             ("192.0.2.1", "[192.0.2.1]"),
             ("jump: # x", "jump"),

@@ -135,13 +135,7 @@ const fn row(
     shown: Shown,
     policy: Policy,
 ) -> Entry {
-    Entry {
-        keyword,
-        names,
-        kind,
-        shown,
-        policy,
-    }
+    Entry { keyword, names, kind, shown, policy }
 }
 
 /// All keywords of OpenSSH 9.2 to 10.5 and of the usual distribution builds, with the defaults that `ssh -G` 9.2 prints.

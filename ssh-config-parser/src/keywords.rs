@@ -122,29 +122,18 @@ impl Entry {
 /// Finds the row of a keyword in lower case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static Entry> {
     static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Entry>> = LazyLock::new(|| {
-        let rows = TABLE
-            .iter()
-            .flat_map(|entry| entry.names.iter().map(move |name| (name.as_bytes(), entry)));
+        let rows =
+            TABLE.iter().flat_map(|entry| entry.names.iter().map(move |name| (name.as_bytes(), entry)));
         rows.collect()
     });
     BY_NAME.get(name).copied()
 }
 
 /// Flags that print as `yes` and `no`.
-pub(crate) const FLAG: Choices = &[
-    ("yes", "yes"),
-    ("true", "yes"),
-    ("no", "no"),
-    ("false", "no"),
-];
+pub(crate) const FLAG: Choices = &[("yes", "yes"), ("true", "yes"), ("no", "no"), ("false", "no")];
 /// Flags that print as `true` and `false`.
-pub(crate) const BOOL_ASK: Choices = &[
-    ("yes", "true"),
-    ("true", "true"),
-    ("no", "false"),
-    ("false", "false"),
-    ("ask", "ask"),
-];
+pub(crate) const BOOL_ASK: Choices =
+    &[("yes", "true"), ("true", "true"), ("no", "false"), ("false", "false"), ("ask", "ask")];
 
 #[cfg(test)]
 mod tests {
@@ -152,11 +141,7 @@ mod tests {
 
     #[test]
     fn no_name_stands_twice_and_every_keyword_has_one_row() {
-        let mut names: Vec<&str> = TABLE
-            .iter()
-            .flat_map(|entry| entry.names)
-            .copied()
-            .collect();
+        let mut names: Vec<&str> = TABLE.iter().flat_map(|entry| entry.names).copied().collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();

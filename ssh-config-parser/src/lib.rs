@@ -36,6 +36,7 @@ mod route;
 mod snapshot;
 mod specs;
 mod store;
+mod typed;
 mod values;
 mod walk;
 mod words;
@@ -46,8 +47,7 @@ pub use check::check;
 
 pub use rejection::{Finding, Note, Reason, Rejection, Severity};
 pub use resolved::{
-    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Jump, Resolved,
-    StrictHostKeyChecking,
+    AddressFamily, FingerprintHash, IdentityAgent, IdentityFile, Jump, Resolved, StrictHostKeyChecking,
 };
 pub use snapshot::{Flattened, Snapshot};
 pub use world::World;

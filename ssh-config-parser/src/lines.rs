@@ -26,10 +26,7 @@ pub(crate) fn visible(line: &[u8]) -> &[u8] {
     let Some(rest) = text.get(1..) else {
         return text;
     };
-    let kept = rest
-        .iter()
-        .rposition(|byte| !is_blank(*byte) && *byte != b'\x0c')
-        .map_or(0, |last| last + 1);
+    let kept = rest.iter().rposition(|byte| !is_blank(*byte) && *byte != b'\x0c').map_or(0, |last| last + 1);
     text.get(..=kept).unwrap_or(text)
 }
 
@@ -57,10 +54,7 @@ pub(crate) fn head(line: &[u8]) -> Head<'_> {
 
 /// Takes one keyword off the front, with its separator; none when a quote does not close.
 fn keyword(text: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
-    let Some(stop) = text
-        .iter()
-        .position(|byte| is_blank(*byte) || matches!(byte, b'=' | b'"'))
-    else {
+    let Some(stop) = text.iter().position(|byte| is_blank(*byte) || matches!(byte, b'=' | b'"')) else {
         return Some((text.to_vec(), None));
     };
     let (before, after) = text.split_at_checked(stop)?;
@@ -84,10 +78,7 @@ fn keyword(text: &[u8]) -> Option<(Vec<u8>, Option<&[u8]>)> {
 
 /// Skips the blanks that may surround a keyword.
 fn skip_blanks(text: &[u8]) -> &[u8] {
-    let start = text
-        .iter()
-        .position(|byte| !is_blank(*byte))
-        .unwrap_or(text.len());
+    let start = text.iter().position(|byte| !is_blank(*byte)).unwrap_or(text.len());
     text.get(start..).unwrap_or_default()
 }
 
@@ -102,10 +93,9 @@ mod tests {
 
     fn split(line: &str) -> Option<(String, String)> {
         match head(visible(line.as_bytes())) {
-            Head::Keyword(keyword, rest) => Some((
-                String::from_utf8(keyword).unwrap(),
-                String::from_utf8(rest.to_vec()).unwrap(),
-            )),
+            Head::Keyword(keyword, rest) => {
+                Some((String::from_utf8(keyword).unwrap(), String::from_utf8(rest.to_vec()).unwrap()))
+            }
             Head::Ignored => None,
             Head::Bare(keyword) => Some((String::from_utf8(keyword).unwrap(), "<none>".into())),
         }
@@ -132,16 +122,7 @@ mod tests {
 
     #[test]
     fn comments_and_open_quotes_are_ignored_and_bare_keywords_are_told() {
-        for line in [
-            "",
-            " ",
-            "\t",
-            "# x",
-            " # x",
-            "\"Port 22",
-            "  \"",
-            "\0Port 22",
-        ] {
+        for line in ["", " ", "\t", "# x", " # x", "\"Port 22", "  \"", "\0Port 22"] {
             assert_eq!(split(line), None, "{line:?}");
         }
         assert_eq!(split("Port"), Some(("port".into(), "<none>".into())));

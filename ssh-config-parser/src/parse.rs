@@ -19,11 +19,7 @@ pub(crate) struct Args<'a> {
 
 impl<'a> Args<'a> {
     pub(crate) fn new(words: &'a [Vec<u8>], raw: &'a [u8], context: Context<'a>) -> Args<'a> {
-        Args {
-            words: words.iter(),
-            raw,
-            context,
-        }
+        Args { words: words.iter(), raw, context }
     }
 
     /// Takes the next word, which may be empty.
@@ -33,9 +29,7 @@ impl<'a> Args<'a> {
 
     /// Takes the next word; a missing and an empty one are the same error.
     pub(crate) fn needed(&mut self) -> Result<&'a [u8], Fault> {
-        self.next()
-            .filter(|word| !word.is_empty())
-            .ok_or_else(|| Fault::syntax("value is missing"))
+        self.next().filter(|word| !word.is_empty()).ok_or_else(|| Fault::syntax("value is missing"))
     }
 
     /// Looks at the next word without taking it.
@@ -51,11 +45,8 @@ impl<'a> Args<'a> {
     /// Takes the raw rest of the line, without the blanks and `=` that begin it; quotes stay.
     pub(crate) fn raw(&mut self) -> &'a [u8] {
         self.words = [].iter();
-        let start = self
-            .raw
-            .iter()
-            .position(|byte| !is_blank(*byte) && *byte != b'=')
-            .unwrap_or(self.raw.len());
+        let start =
+            self.raw.iter().position(|byte| !is_blank(*byte) && *byte != b'=').unwrap_or(self.raw.len());
         self.raw.get(start..).unwrap_or_default()
     }
 
@@ -106,10 +97,7 @@ pub(crate) fn parse_value(entry: &Entry, args: &mut Args<'_>) -> Result<Value, F
     };
     match args.next() {
         None => Ok(value),
-        Some(word) => Err(Fault::syntax(format!(
-            "extra argument {} at the end of the line",
-            shown(word)
-        ))),
+        Some(word) => Err(Fault::syntax(format!("extra argument {} at the end of the line", shown(word)))),
     }
 }
 
@@ -155,11 +143,7 @@ pub(crate) fn word_list(args: &mut Args<'_>) -> Result<Vec<Vec<u8>>, Fault> {
 fn files(args: &mut Args<'_>, needed: bool) -> Result<Value, Fault> {
     let words = word_list(args)?;
     if words.is_empty() {
-        return if needed {
-            Err(Fault::syntax("value is missing"))
-        } else {
-            Ok(Value::Unset)
-        };
+        return if needed { Err(Fault::syntax("value is missing")) } else { Ok(Value::Unset) };
     }
     Ok(Value::List(words))
 }
@@ -168,11 +152,9 @@ fn algorithms(args: &mut Args<'_>, class: Class) -> Result<Value, Fault> {
     let list = args.needed()?;
     match class.check(list) {
         Ok(()) => Ok(Value::Text(list.to_vec())),
-        Err(name) => Err(Fault::syntax(format!(
-            "algorithm {} in {} is not known",
-            shown(&name),
-            shown(list)
-        ))),
+        Err(name) => {
+            Err(Fault::syntax(format!("algorithm {} in {} is not known", shown(&name), shown(list))))
+        }
     }
 }
 

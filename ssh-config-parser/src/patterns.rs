@@ -39,11 +39,7 @@ pub(crate) fn matches(name: &[u8], pattern: &[u8]) -> bool {
             }
         }
     }
-    pattern
-        .get(want..)
-        .unwrap_or_default()
-        .iter()
-        .all(|byte| *byte == b'*')
+    pattern.get(want..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 /// Compares `name` with a comma-separated list in which `!` negates; `lower` folds the list to lower case.
@@ -62,11 +58,7 @@ pub(crate) fn list_matches(name: &[u8], list: &[u8], lower: bool) -> ListMatch {
         if pattern.len() >= SUBPATTERN_BYTES_MAX {
             return ListMatch::No;
         }
-        let hit = if lower {
-            matches(name, &pattern.to_ascii_lowercase())
-        } else {
-            matches(name, pattern)
-        };
+        let hit = if lower { matches(name, &pattern.to_ascii_lowercase()) } else { matches(name, pattern) };
         match (hit, negated) {
             (true, true) => return ListMatch::Negated,
             (true, false) => answer = ListMatch::Yes,

@@ -28,8 +28,7 @@ pub(crate) fn remark(entry: &Entry, value: &Value) -> Option<String> {
                 .to_owned(),
         ),
         (_, Value::Jump(JumpSpec::None { commented: true })) => Some(
-            "proxyjump none with a comment is none here; OpenSSH looks for a host of that name"
-                .to_owned(),
+            "proxyjump none with a comment is none here; OpenSSH looks for a host of that name".to_owned(),
         ),
         _ => None,
     }
@@ -38,9 +37,7 @@ pub(crate) fn remark(entry: &Entry, value: &Value) -> Option<String> {
 fn is_told(harmless: &[&str], value: &Value) -> bool {
     let printed = value.printed();
     !matches!(value, Value::Unset)
-        && !harmless
-            .iter()
-            .any(|word| word.as_bytes().eq_ignore_ascii_case(&printed))
+        && !harmless.iter().any(|word| word.as_bytes().eq_ignore_ascii_case(&printed))
 }
 
 /// Tells whether `CanonicalizePermittedCNAMEs` asks for anything.
@@ -52,10 +49,8 @@ pub(crate) fn has_cname_rules(value: &Value) -> bool {
 pub(crate) fn check_cname_rules(effective: &Effective) -> Result<(), Rejection> {
     match effective.placed(Keyword::CanonicalizePermittedCnames) {
         Some(placed) if has_cname_rules(&placed.value) => {
-            let message =
-                "canonicalizepermittedcnames is refused: names behind names are not followed";
-            Err(Rejection::new(Reason::Refused, message)
-                .at(&placed.origin.file, Some(placed.origin.line)))
+            let message = "canonicalizepermittedcnames is refused: names behind names are not followed";
+            Err(Rejection::new(Reason::Refused, message).at(&placed.origin.file, Some(placed.origin.line)))
         }
         _ => Ok(()),
     }
@@ -91,11 +86,7 @@ pub(crate) fn refuse(effective: &Effective, problems: &mut Problems) {
 pub(crate) fn notes(effective: &Effective, expanded: &Expanded) -> Vec<Note> {
     let mut told: Vec<(u64, Note)> = Vec::new();
     let mut tell = |message: String, origin: &Origin| {
-        let note = Note {
-            file: origin.file.to_path_buf(),
-            line: origin.line,
-            message,
-        };
+        let note = Note { file: origin.file.to_path_buf(), line: origin.line, message };
         told.push((origin.order, note));
     };
     for entry in TABLE {
@@ -105,33 +96,39 @@ pub(crate) fn notes(effective: &Effective, expanded: &Expanded) -> Vec<Note> {
         if let Some(message) = remark(entry, &placed.value) {
             tell(message, &placed.origin);
         }
-        let printed = placed.value.printed();
-        if std::str::from_utf8(&printed).is_err() {
-            let message = format!(
-                "{}: bytes of {} that are not UTF-8 are replaced where the value is shown",
-                entry.name(),
-                shown(&printed)
-            );
+        if let Some(message) = replaced(entry.name(), &placed.value.printed()) {
             tell(message, &placed.origin);
         }
     }
-    let forwards = effective
-        .local_forwards
-        .iter()
-        .chain(&effective.remote_forwards);
+    let lists = [
+        ("identityfile", &effective.identity_files),
+        ("certificatefile", &effective.certificate_files),
+        ("sendenv", &effective.send_env),
+    ];
+    for (name, list) in lists {
+        for placed in list {
+            if let Some(message) = replaced(name, &placed.value) {
+                tell(message, &placed.origin);
+            }
+        }
+    }
+    let forwards = effective.local_forwards.iter().chain(&effective.remote_forwards);
     for placed in forwards {
         tell(NO_FORWARD.to_owned(), &placed.origin);
     }
     if let Some(placed) = effective.send_env.first() {
-        tell(
-            "sendenv has no effect: no environment variables are sent".to_owned(),
-            &placed.origin,
-        );
+        tell("sendenv has no effect: no environment variables are sent".to_owned(), &placed.origin);
     }
     told.sort_by_key(|(order, _)| *order);
     let mut notes: Vec<Note> = told.into_iter().map(|(_, note)| note).collect();
     notes.extend(expanded.notes.iter().cloned());
     notes
+}
+
+/// Says that a value is shown otherwise than it is.
+fn replaced(name: &str, value: &[u8]) -> Option<String> {
+    let why = "that are not UTF-8 are replaced where the value is shown";
+    std::str::from_utf8(value).is_err().then(|| format!("{name}: bytes of {} {why}", shown(value)))
 }
 
 const NO_FORWARD: &str = "a forwarding has no effect: none is opened with the connection";

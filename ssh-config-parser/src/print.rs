@@ -14,11 +14,7 @@ use crate::keywords::{Keyword, Shown, TABLE};
 use crate::values::Value;
 
 /// Gives lower-case keyword to string, or list of strings for the keywords that print one line a value.
-pub(crate) fn printed(
-    effective: &Effective,
-    tokens: &Tokens,
-    expanded: &Expanded,
-) -> BTreeMap<String, Json> {
+pub(crate) fn printed(effective: &Effective, tokens: &Tokens, expanded: &Expanded) -> BTreeMap<String, Json> {
     let mut out = Printed::default();
     for entry in TABLE {
         let value = effective.value(entry.keyword);
@@ -58,9 +54,8 @@ impl Printed {
     }
 
     fn list<'a>(&mut self, name: &str, words: impl Iterator<Item = &'a [u8]>) {
-        let words: Vec<Json> = words
-            .map(|word| Json::String(String::from_utf8_lossy(word).into_owned()))
-            .collect();
+        let words: Vec<Json> =
+            words.map(|word| Json::String(String::from_utf8_lossy(word).into_owned())).collect();
         if !words.is_empty() {
             self.0.insert(name.to_owned(), Json::Array(words));
         }
@@ -79,15 +74,9 @@ impl Printed {
             self.text("proxyusefdpass", b"no");
         }
         let alias = effective.text(Keyword::HostKeyAlias);
-        self.maybe(
-            "hostkeyalias",
-            alias.map(<[u8]>::to_ascii_lowercase).as_deref(),
-        );
+        self.maybe("hostkeyalias", alias.map(<[u8]>::to_ascii_lowercase).as_deref());
         self.files("userknownhostsfile", &expanded.user_known_hosts_files);
-        if effective
-            .value(Keyword::GlobalKnownHostsFile)
-            .is_some_and(Value::is_none_word)
-        {
+        if effective.value(Keyword::GlobalKnownHostsFile).is_some_and(Value::is_none_word) {
             self.text("globalknownhostsfile", b"none");
         }
         if !expanded.revoked_host_keys.is_empty() {
@@ -98,10 +87,7 @@ impl Printed {
 
     /// Writes files on one line, `none` when there are none.
     fn files(&mut self, name: &str, files: &[PathBuf]) {
-        let words: Vec<&[u8]> = files
-            .iter()
-            .map(|file| file.as_os_str().as_bytes())
-            .collect();
+        let words: Vec<&[u8]> = files.iter().map(|file| file.as_os_str().as_bytes()).collect();
         if words.is_empty() {
             self.text(name, b"none");
         } else {
@@ -149,27 +135,20 @@ impl Printed {
         self.list("setenv", expanded.set_env.iter().map(Vec::as_slice));
         let agent = match &expanded.forward_agent_path {
             Some(path) => path.as_slice(),
-            None => effective
-                .choice(Keyword::ForwardAgent)
-                .unwrap_or("no")
-                .as_bytes(),
+            None => effective.choice(Keyword::ForwardAgent).unwrap_or("no").as_bytes(),
         };
         self.text("forwardagent", agent);
         if effective.choice(Keyword::ClearAllForwardings) == Some("yes") {
+            // It clears the tunnel, too.
+            self.text("tunnel", b"false");
             return;
         }
         let local = &expanded.local_forwards;
         let dynamic = local.iter().filter(|forward| forward.prints_as_dynamic());
-        self.lines(
-            "dynamicforward",
-            dynamic.map(|forward| forward.listen.printed()),
-        );
+        self.lines("dynamicforward", dynamic.map(|forward| forward.listen.printed()));
         let plain = local.iter().filter(|forward| forward.prints_as_local());
         self.lines("localforward", plain.map(Forward::printed));
-        self.lines(
-            "remoteforward",
-            expanded.remote_forwards.iter().map(Forward::printed),
-        );
+        self.lines("remoteforward", expanded.remote_forwards.iter().map(Forward::printed));
     }
 
     /// Writes a keyword that may print several lines: one as a string, more as a list.
@@ -192,36 +171,19 @@ impl Printed {
 /// Gives the value that OpenSSH settles on; here it is only printed.
 fn update_host_keys(effective: &Effective) -> &'static str {
     let Some(word) = effective.choice(Keyword::UpdateHostKeys) else {
-        let dns = matches!(
-            effective.choice(Keyword::VerifyHostKeyDns),
-            Some("true" | "ask")
-        );
+        let dns = matches!(effective.choice(Keyword::VerifyHostKeyDns), Some("true" | "ask"));
         let files = match effective.value(Keyword::UserKnownHostsFile) {
             Some(Value::List(files)) => files.as_slice() == [b"~/.ssh/known_hosts"],
             _ => true,
         };
         return if files && !dns { "true" } else { "false" };
     };
-    let persists = !matches!(
-        effective.value(Keyword::ControlPersist),
-        None | Some(Value::Choice("no"))
-    );
-    let named = |keyword| {
-        effective
-            .value(keyword)
-            .is_some_and(|value| !value.is_none_word())
-    };
-    let quiet = matches!(
-        effective.choice(Keyword::LogLevel),
-        Some("SILENT" | "FATAL" | "ERROR")
-    );
+    let persists = !matches!(effective.value(Keyword::ControlPersist), None | Some(Value::Choice("no")));
+    let named = |keyword| effective.value(keyword).is_some_and(|value| !value.is_none_word());
+    let quiet = matches!(effective.choice(Keyword::LogLevel), Some("SILENT" | "FATAL" | "ERROR"));
     let unanswerable = (persists && named(Keyword::ControlPath))
         || named(Keyword::RemoteCommand)
         || effective.choice(Keyword::RequestTty) == Some("false")
         || quiet;
-    if word == "ask" && unanswerable {
-        "false"
-    } else {
-        word
-    }
+    if word == "ask" && unanswerable { "false" } else { word }
 }

@@ -1,7 +1,5 @@
 //! Answers for one host: reads the files, settles the name, expands the values.
 
-use std::time::Duration;
-
 use crate::algorithms::Class;
 use crate::canonical::{self, NameLookup};
 use crate::effective::{Effective, Origin};
@@ -13,8 +11,9 @@ use crate::keywords::Keyword;
 use crate::policy;
 use crate::print;
 use crate::rejection::{Reason, Rejection};
-use crate::resolved::{FingerprintHash, Jump, Resolved, StrictHostKeyChecking};
+use crate::resolved::Resolved;
 use crate::snapshot::Snapshot;
+use crate::typed;
 use crate::values::Value;
 use crate::walk::Walk;
 
@@ -31,27 +30,14 @@ impl Asked {
     pub(crate) fn parse(text: &str, snapshot: &Snapshot) -> Result<Asked, Rejection> {
         let bytes = text.as_bytes();
         let services = snapshot.store().context(&snapshot.world().env).services;
-        let bad = |why: &str| {
-            Err(Rejection::new(
-                Reason::Syntax,
-                format!("host {text:?} {why}"),
-            ))
-        };
+        let bad = |why: &str| Err(Rejection::new(Reason::Syntax, format!("host {text:?} {why}")));
         let asked = match jump::uri(bytes, services.get()) {
             Uri::Bad => return bad("is not an ssh:// URI"),
             Uri::Hop(Hop { user, host, port }) => Asked { host, user, port },
             Uri::No => match text.rsplit_once('@') {
                 Some(("", _)) => return bad("has an empty user"),
-                Some((user, host)) => Asked {
-                    host: host.into(),
-                    user: Some(user.into()),
-                    port: None,
-                },
-                None => Asked {
-                    host: bytes.to_vec(),
-                    user: None,
-                    port: None,
-                },
+                Some((user, host)) => Asked { host: host.into(), user: Some(user.into()), port: None },
+                None => Asked { host: bytes.to_vec(), user: None, port: None },
             },
         };
         if asked.host.is_empty() {
@@ -60,11 +46,7 @@ impl Asked {
         if !is_legal_host(&asked.host) {
             return bad("holds characters that no host name may hold");
         }
-        if asked
-            .user
-            .as_deref()
-            .is_some_and(|user| !is_legal_user(user))
-        {
+        if asked.user.as_deref().is_some_and(|user| !is_legal_user(user)) {
             return bad("has a user with characters that no user may hold");
         }
         Ok(asked)
@@ -74,9 +56,9 @@ impl Asked {
 /// Tells whether a typed host name is free of what a shell might misread.
 fn is_legal_host(host: &[u8]) -> bool {
     !host.starts_with(b"-")
-        && !host.iter().any(|byte| {
-            b"'`\"$\\;&<>|(){},".contains(byte) || *byte == b' ' || byte.is_ascii_control()
-        })
+        && !host
+            .iter()
+            .any(|byte| b"'`\"$\\;&<>|(){},".contains(byte) || *byte == b' ' || byte.is_ascii_control())
 }
 
 /// Tells the same of a user; a blank is allowed unless `-` follows it.
@@ -84,9 +66,7 @@ fn is_legal_user(user: &[u8]) -> bool {
     !user.starts_with(b"-")
         && !user.ends_with(b"\\")
         && !user.windows(2).any(|pair| pair == b" -")
-        && !user
-            .iter()
-            .any(|byte| b"'`\";&<>|(){}".contains(byte) || byte.is_ascii_control())
+        && !user.iter().any(|byte| b"'`\";&<>|(){}".contains(byte) || byte.is_ascii_control())
 }
 
 /// Answers for one host.
@@ -96,10 +76,7 @@ pub(crate) fn resolve(
     lookup: NameLookup<'_>,
 ) -> Result<Resolved, Rejection> {
     let mut effective = Effective::given(asked.user.clone(), asked.port);
-    let names = Names {
-        host: &asked.host,
-        typed: &asked.host,
-    };
+    let names = Names { host: &asked.host, typed: &asked.host };
     Walk::new(snapshot, names, &mut effective).run()?;
     let host = configured_host(&effective, &asked.host)?;
     if canonical::is_on(&effective) {
@@ -108,10 +85,7 @@ pub(crate) fn resolve(
     let host = canonical::final_name(&host, &effective, lookup)?;
     if canonical::is_on(&effective) {
         effective.settled = Some(host.clone());
-        let names = Names {
-            host: &host,
-            typed: &asked.host,
-        };
+        let names = Names { host: &host, typed: &asked.host };
         Walk::new(snapshot, names, &mut effective).run()?;
     }
     finish(snapshot, asked, &effective, host)
@@ -183,16 +157,11 @@ fn finish(
     refuse_own_jump(effective, &tokens, port)?;
     let notes = policy::notes(effective, &expanded);
     let printed = print::printed(effective, &tokens, &expanded);
-    Ok(typed(effective, &tokens, port, expanded, (notes, printed)))
+    Ok(typed::answer(effective, &tokens, port, expanded, (notes, printed)))
 }
 
 /// Gives the user: the caller's, the configured one with its tokens replaced, or the local one.
-fn user(
-    snapshot: &Snapshot,
-    effective: &Effective,
-    tokens: &Tokens,
-    problems: &mut Problems,
-) -> Vec<u8> {
+fn user(snapshot: &Snapshot, effective: &Effective, tokens: &Tokens, problems: &mut Problems) -> Vec<u8> {
     if let Some(user) = &effective.given_user {
         return user.clone();
     }
@@ -230,109 +199,11 @@ fn refuse_own_jump(effective: &Effective, tokens: &Tokens, port: u16) -> Result<
     let same_user = hop.user.is_none() || hop.user == tokens.user;
     if hop.host == tokens.host && hop.port.unwrap_or(22) == port && same_user {
         let message = format!("host {} is reached through itself", shown(&hop.host));
-        return Err(Rejection::new(Reason::JumpLoop, message)
-            .at(&placed.origin.file, Some(placed.origin.line)));
+        return Err(
+            Rejection::new(Reason::JumpLoop, message).at(&placed.origin.file, Some(placed.origin.line))
+        );
     }
     Ok(())
-}
-
-/// Notes, and what prints.
-type Told = (
-    Vec<crate::rejection::Note>,
-    std::collections::BTreeMap<String, serde_json::Value>,
-);
-
-fn typed(
-    effective: &Effective,
-    tokens: &Tokens,
-    port: u16,
-    expanded: Expanded,
-    (notes, printed): Told,
-) -> Resolved {
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let word = |keyword| effective.text(keyword).map(text);
-    let is = |keyword, default| match effective.choice(keyword) {
-        Some(word) => !matches!(word, "no" | "false"),
-        None => default,
-    };
-    // Counts and times were checked to fit 31 bits when their lines were read.
-    let count = |keyword, default| {
-        let number = effective.number(keyword).unwrap_or(default);
-        u32::try_from(number).unwrap_or(u32::MAX)
-    };
-    let seconds = |keyword| effective.number(keyword).map(Duration::from_secs);
-    let positive = |time: Option<Duration>| time.filter(|time| !time.is_zero());
-    let lists = expanded.algorithms;
-    Resolved {
-        typed_host: text(&tokens.typed),
-        hostname: text(&tokens.host),
-        user: tokens.user.as_deref().map(text).unwrap_or_default(),
-        port,
-        address_family: canonical::family(effective),
-        bind_address: word(Keyword::BindAddress),
-        bind_interface: word(Keyword::BindInterface),
-        connect_timeout: positive(seconds(Keyword::ConnectTimeout)),
-        connection_attempts: count(Keyword::ConnectionAttempts, 1),
-        server_alive_interval: positive(seconds(Keyword::ServerAliveInterval)),
-        server_alive_count_max: count(Keyword::ServerAliveCountMax, 3),
-        tcp_keep_alive: is(Keyword::TcpKeepAlive, true),
-        compression: is(Keyword::Compression, false),
-        ciphers: lists.ciphers,
-        macs: lists.macs,
-        kex_algorithms: lists.kex,
-        host_key_algorithms: effective
-            .value(Keyword::HostKeyAlgorithms)
-            .map(|_| lists.host_key),
-        pubkey_accepted_algorithms: lists.pubkey,
-        ca_signature_algorithms: lists.ca_signature,
-        rekey_limit_bytes: effective
-            .number(Keyword::RekeyLimit)
-            .filter(|bytes| *bytes != 0),
-        rekey_interval: positive(seconds(Keyword::RekeyInterval)),
-        required_rsa_size: count(Keyword::RequiredRsaSize, 1024),
-        identity_files: expanded.identity_files,
-        certificate_files: expanded.certificate_files,
-        identities_only: is(Keyword::IdentitiesOnly, false),
-        identity_agent: expanded.identity_agent,
-        preferred_authentications: word(Keyword::PreferredAuthentications)
-            .map(|list| list.split(',').map(str::to_owned).collect()),
-        pubkey_authentication: is(Keyword::PubkeyAuthentication, true),
-        password_authentication: is(Keyword::PasswordAuthentication, true),
-        kbd_interactive_authentication: is(Keyword::KbdInteractiveAuthentication, true),
-        number_of_password_prompts: count(Keyword::NumberOfPasswordPrompts, 3),
-        batch_mode: is(Keyword::BatchMode, false),
-        strict_host_key_checking: match effective.choice(Keyword::StrictHostKeyChecking) {
-            Some("true") => StrictHostKeyChecking::Yes,
-            Some("false") => StrictHostKeyChecking::No,
-            Some("accept-new") => StrictHostKeyChecking::AcceptNew,
-            _ => StrictHostKeyChecking::Ask,
-        },
-        user_known_hosts_files: expanded.user_known_hosts_files,
-        global_known_hosts_files: expanded.global_known_hosts_files,
-        host_key_alias: effective
-            .text(Keyword::HostKeyAlias)
-            .map(|alias| text(&alias.to_ascii_lowercase())),
-        hash_known_hosts: is(Keyword::HashKnownHosts, false),
-        revoked_host_keys: expanded.revoked_host_keys,
-        fingerprint_hash: match effective.choice(Keyword::FingerprintHash) {
-            Some("MD5") => FingerprintHash::Md5,
-            _ => FingerprintHash::Sha256,
-        },
-        jump: jumps(effective),
-        log_level: effective
-            .choice(Keyword::LogLevel)
-            .unwrap_or("INFO")
-            .to_owned(),
-        notes,
-        printed,
-    }
-}
-
-fn jumps(effective: &Effective) -> Vec<Jump> {
-    match effective.value(Keyword::ProxyJump) {
-        Some(Value::Jump(spec)) => spec.hops().iter().map(Hop::to_jump).collect(),
-        _ => Vec::new(),
-    }
 }
 
 /// Gives the effective list of a class, or an error naming the keyword.

@@ -55,10 +55,7 @@ fn check(route: &[Resolved]) -> Result<(), Rejection> {
             other.hostname == host.hostname && other.port == host.port && other.user == host.user
         };
         if route.iter().take(place).any(|other| same(&other)) {
-            return reject(format!(
-                "the way to a host comes by {} twice",
-                host.typed_host
-            ));
+            return reject(format!("the way to a host comes by {} twice", host.typed_host));
         }
     }
     if route.len() > ROUTE_HOSTS_MAX {

@@ -57,21 +57,14 @@ impl Snapshot {
         let default = world.home.join(".ssh/config");
         let path = file.unwrap_or(&default);
         if path.as_os_str().eq_ignore_ascii_case("none") {
-            return Ok(Snapshot {
-                world,
-                store,
-                main: None,
-            });
+            return Ok(Snapshot { world, store, main: None });
         }
         let io = |why: String| Rejection::new(Reason::Io, why).at(path, None);
         let main = match crate::store::load(path, world.uid, store.context(&world.env)) {
             Loaded::Missing if file.is_some() => return Err(io("file does not exist".to_owned())),
             Loaded::Missing => None,
             Loaded::Unreadable(why) => return Err(io(format!("file cannot be read: {why}"))),
-            Loaded::Read {
-                unsafe_mode: Some(why),
-                ..
-            } if file.is_none() => {
+            Loaded::Read { unsafe_mode: Some(why), .. } if file.is_none() => {
                 return Err(Rejection::new(Reason::Permissions, why).at(path, None));
             }
             Loaded::Read { file, .. } => Some(file),
@@ -85,11 +78,7 @@ impl Snapshot {
     pub fn from_bytes(path: &Path, text: &[u8], world: World) -> Snapshot {
         let store = Store::new(false, world.uid);
         let main = File::parse(path, text.to_vec(), store.context(&world.env));
-        Snapshot {
-            world,
-            store,
-            main: Some(main),
-        }
+        Snapshot { world, store, main: Some(main) }
     }
 
     /// Answers what `ssh -G` would for `host`, which may be `name`, `user@name` or `ssh://user@name:port`.
@@ -127,7 +116,8 @@ impl Snapshot {
         flatten::flatten(self)
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// Gives the facts about machine and user that it was read with.
+    pub fn world(&self) -> &World {
         &self.world
     }
 
@@ -141,11 +131,7 @@ impl Snapshot {
 
     /// Finds a user's home folder in the user database.
     pub(crate) fn user_home(&self, name: &[u8]) -> Option<PathBuf> {
-        if self.store.is_open() {
-            crate::expand::system_users(name)
-        } else {
-            None
-        }
+        if self.store.is_open() { crate::expand::system_users(name) } else { None }
     }
 
     /// Reads all files that are included for every host alike; what is wrong with them is told later.

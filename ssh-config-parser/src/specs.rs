@@ -77,11 +77,8 @@ fn needed_list(args: &mut Args<'_>) -> Result<Vec<Vec<u8>>, Fault> {
 fn channel_timeout(args: &mut Args<'_>) -> Result<Value, Fault> {
     let words = needed_list(args)?;
     for word in &words {
-        let time = word
-            .iter()
-            .position(|byte| *byte == b'=')
-            .filter(|at| *at > 0)
-            .and_then(|at| word.get(at + 1..));
+        let time =
+            word.iter().position(|byte| *byte == b'=').filter(|at| *at > 0).and_then(|at| word.get(at + 1..));
         if !word.eq_ignore_ascii_case(b"none") && time.and_then(values::time).is_none() {
             return Err(bad("channel timeout", word));
         }
@@ -135,11 +132,7 @@ fn visible_char(byte: u8) -> Vec<u8> {
         return format!("\\{byte:03o}").into_bytes();
     }
     if byte.is_ascii_graphic() {
-        return if byte == b'\\' {
-            b"\\\\".to_vec()
-        } else {
-            vec![byte]
-        };
+        return if byte == b'\\' { b"\\\\".to_vec() } else { vec![byte] };
     }
     let mut text = b"\\".to_vec();
     let low = byte & 0x7f;
@@ -227,9 +220,7 @@ fn obscure_keystroke_timing(args: &mut Args<'_>) -> Result<Value, Fault> {
             .and_then(values::count)
             .filter(|millis| (1..=1000).contains(millis)),
     };
-    interval
-        .map(Value::Number)
-        .ok_or_else(|| bad("flag or interval of 1 to 1000", word))
+    interval.map(Value::Number).ok_or_else(|| bad("flag or interval of 1 to 1000", word))
 }
 
 fn permit_remote_open(args: &mut Args<'_>) -> Result<Value, Fault> {
@@ -244,8 +235,7 @@ fn permit_remote_open(args: &mut Args<'_>) -> Result<Value, Fault> {
     for word in &words {
         let port = host_and_rest(word).and_then(|(_, rest)| rest);
         let services = args.context().services.get();
-        let legal =
-            port.is_some_and(|(_, port)| port == b"*" || values::port(port, services).is_some());
+        let legal = port.is_some_and(|(_, port)| port == b"*" || values::port(port, services).is_some());
         if !any(word) && !legal {
             return Err(bad("host and port", word));
         }
@@ -279,10 +269,7 @@ fn send_env(args: &mut Args<'_>) -> Result<Value, Fault> {
     if words.is_empty() {
         return Err(Fault::syntax("value is missing"));
     }
-    match words
-        .iter()
-        .find(|word| word.is_empty() || word.contains(&b'='))
-    {
+    match words.iter().find(|word| word.is_empty() || word.contains(&b'=')) {
         Some(word) => Err(bad("variable name", word)),
         None => Ok(Value::List(words)),
     }
@@ -311,11 +298,7 @@ fn socket_mask(args: &mut Args<'_>) -> Result<Value, Fault> {
     let word = args.needed()?;
     let text = word.trim_ascii_start();
     let text = text.strip_prefix(b"+").unwrap_or(text);
-    let digits: Vec<u8> = text
-        .iter()
-        .copied()
-        .take_while(|byte| matches!(byte, b'0'..=b'7'))
-        .collect();
+    let digits: Vec<u8> = text.iter().copied().take_while(|byte| matches!(byte, b'0'..=b'7')).collect();
     let mask = std::str::from_utf8(&digits)
         .ok()
         .and_then(|digits| u32::from_str_radix(digits, 8).ok())
@@ -372,12 +355,7 @@ mod tests {
 
     #[test]
     fn service_classes_print_by_name_where_they_have_one() {
-        for (word, expected) in [
-            ("0x10", "lowdelay"),
-            ("AF11", "af11"),
-            ("40", "af11"),
-            ("3", "0x03"),
-        ] {
+        for (word, expected) in [("0x10", "lowdelay"), ("AF11", "af11"), ("40", "af11"), ("3", "0x03")] {
             assert_eq!(service_class(word.as_bytes()).unwrap(), expected);
         }
         assert!(service_class(b"256").is_err());

@@ -48,12 +48,7 @@ struct Cache {
 impl Store {
     /// Makes an empty store; with `open` false nothing but what is inserted exists.
     pub(crate) fn new(open: bool, uid: u32) -> Store {
-        Store {
-            open,
-            uid,
-            services: LocalServices::new(open),
-            cache: Mutex::default(),
-        }
+        Store { open, uid, services: LocalServices::new(open), cache: Mutex::default() }
     }
 
     /// Tells whether the system may be asked.
@@ -63,10 +58,7 @@ impl Store {
 
     /// Gives what the reading of a line may refer to.
     pub(crate) fn context<'a>(&'a self, env: &'a Env) -> Context<'a> {
-        Context {
-            env,
-            services: &self.services,
-        }
+        Context { env, services: &self.services }
     }
 
     /// Gives a file, reading it if it was never asked for.
@@ -74,11 +66,8 @@ impl Store {
         if let Some(known) = self.cache().files.get(path) {
             return Arc::clone(known);
         }
-        let loaded = Arc::new(if self.open {
-            load(path, self.uid, self.context(env))
-        } else {
-            Loaded::Missing
-        });
+        let loaded =
+            Arc::new(if self.open { load(path, self.uid, self.context(env)) } else { Loaded::Missing });
         // Somebody else may have been faster; all must see the same bytes.
         let mut cache = self.cache();
         Arc::clone(cache.files.entry(path.to_path_buf()).or_insert(loaded))
@@ -89,11 +78,7 @@ impl Store {
         if let Some(known) = self.cache().listings.get(pattern) {
             return Arc::clone(known);
         }
-        let listed = Arc::new(if self.open {
-            glob::expand(pattern)
-        } else {
-            Vec::new()
-        });
+        let listed = Arc::new(if self.open { glob::expand(pattern) } else { Vec::new() });
         let mut cache = self.cache();
         Arc::clone(cache.listings.entry(pattern.to_vec()).or_insert(listed))
     }
@@ -123,20 +108,14 @@ pub(crate) fn load(path: &Path, uid: u32, context: Context<'_>) -> Loaded {
         }
     }
     let unsafe_mode = unsafe_mode(&facts, uid);
-    Loaded::Read {
-        file: File::parse(path, text, context),
-        unsafe_mode,
-    }
+    Loaded::Read { file: File::parse(path, text, context), unsafe_mode }
 }
 
 /// Says what is wrong with owner or mode: root or the caller must own it, and nobody else may write.
 fn unsafe_mode(facts: &std::fs::Metadata, uid: u32) -> Option<String> {
     let mode = facts.mode() & 0o7777;
     if facts.uid() != 0 && facts.uid() != uid {
-        Some(format!(
-            "owned by user {}, not by root or user {uid}",
-            facts.uid()
-        ))
+        Some(format!("owned by user {}, not by root or user {uid}", facts.uid()))
     } else if mode & 0o022 != 0 {
         Some(format!("mode {mode:04o} lets others write"))
     } else {

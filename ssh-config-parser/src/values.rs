@@ -35,9 +35,7 @@ impl Value {
             Value::Unset => Vec::new(),
             Value::Text(text) => text.clone(),
             Value::List(words) => words.join(&b' '),
-            Value::Rekey(bytes, seconds) => {
-                format!("{bytes} {}", seconds.unwrap_or(0)).into_bytes()
-            }
+            Value::Rekey(bytes, seconds) => format!("{bytes} {}", seconds.unwrap_or(0)).into_bytes(),
             Value::Jump(spec) => spec.printed(),
             Value::Forward(forward) => forward.printed(),
         }
@@ -60,10 +58,7 @@ pub(crate) const COUNT_MAX: u64 = i32::MAX as u64;
 
 /// Reads a decimal number up to `max` as `strtoll` does: blanks and a sign before the digits are allowed.
 pub(crate) fn number(word: &[u8], max: u64) -> Option<u64> {
-    let blanks = word
-        .iter()
-        .take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r'))
-        .count();
+    let blanks = word.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let text = word.get(blanks..)?;
     let (negative, digits) = match text.split_first()? {
         (b'+', digits) => (false, digits),
@@ -94,9 +89,7 @@ pub(crate) fn services(text: &[u8]) -> Services {
     let mut services = Services::new();
     for line in text.split(|byte| *byte == b'\n') {
         let line = line.split(|byte| *byte == b'#').next().unwrap_or_default();
-        let mut fields = line
-            .split(|byte| byte.is_ascii_whitespace())
-            .filter(|field| !field.is_empty());
+        let mut fields = line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
         let (Some(name), Some(port)) = (fields.next(), fields.next()) else {
             continue;
         };
@@ -135,10 +128,7 @@ pub(crate) fn time(word: &[u8]) -> Option<u64> {
     let mut seconds_seen = false;
     let mut rest = word;
     while !rest.is_empty() {
-        let end = rest
-            .iter()
-            .position(|byte| !byte.is_ascii_digit() && *byte != b'.')
-            .unwrap_or(rest.len());
+        let end = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.').unwrap_or(rest.len());
         let (term, behind) = rest.split_at_checked(end)?;
         let unit = match behind.first().map(u8::to_ascii_lowercase) {
             None | Some(b's') => 1,
@@ -179,16 +169,10 @@ fn term_value(term: &[u8], fraction_allowed: bool) -> Option<u64> {
 
 /// Reads a size with an optional scale letter (B K M G T P E), in bytes.
 pub(crate) fn scaled(word: &[u8]) -> Option<u64> {
-    let blanks = word
-        .iter()
-        .take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r'))
-        .count();
+    let blanks = word.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
     let text = word.get(blanks..)?;
     let text = text.strip_prefix(b"+").unwrap_or(text);
-    let end = text
-        .iter()
-        .position(|byte| !byte.is_ascii_digit() && *byte != b'.')
-        .unwrap_or(text.len());
+    let end = text.iter().position(|byte| !byte.is_ascii_digit() && *byte != b'.').unwrap_or(text.len());
     let (digits, scale) = text.split_at_checked(end)?;
     let mut halves = digits.splitn(2, |byte| *byte == b'.');
     let whole = halves.next()?;
@@ -196,24 +180,16 @@ pub(crate) fn scaled(word: &[u8]) -> Option<u64> {
     if part.contains(&b'.') || whole.len() > 19 {
         return None;
     }
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        number(whole, i64::MAX as u64)?
-    };
+    let whole = if whole.is_empty() { 0 } else { number(whole, i64::MAX as u64)? };
     let Some((letter, behind)) = scale.split_first() else {
         return Some(whole);
     };
     if behind.first().is_some_and(u8::is_ascii_alphanumeric) {
         return None;
     }
-    let power = b"BKMGTPE"
-        .iter()
-        .position(|known| *known == letter.to_ascii_uppercase())?;
+    let power = b"BKMGTPE".iter().position(|known| *known == letter.to_ascii_uppercase())?;
     let factor = 1_u64 << (10 * power);
-    let scaled = whole
-        .checked_mul(factor)?
-        .checked_add(scaled_part(part, factor)?)?;
+    let scaled = whole.checked_mul(factor)?.checked_add(scaled_part(part, factor)?)?;
     (scaled <= i64::MAX as u64).then_some(scaled)
 }
 

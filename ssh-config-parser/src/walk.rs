@@ -31,25 +31,10 @@ pub(crate) struct Walk<'a> {
 
 impl<'a> Walk<'a> {
     /// Prepares to read `snapshot` for `names`, adding to `effective`.
-    pub(crate) fn new(
-        snapshot: &'a Snapshot,
-        names: Names<'a>,
-        effective: &'a mut Effective,
-    ) -> Walk<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, names: Names<'a>, effective: &'a mut Effective) -> Walk<'a> {
         // Directives of a second pass come after all of the first.
-        let order = if effective.settled.is_some() {
-            1 << 40
-        } else {
-            0
-        };
-        Walk {
-            snapshot,
-            names,
-            effective,
-            chain: Vec::new(),
-            mentions: 0,
-            order,
-        }
+        let order = if effective.settled.is_some() { 1 << 40 } else { 0 };
+        Walk { snapshot, names, effective, chain: Vec::new(), mentions: 0, order }
     }
 
     /// Reads everything; stops at the first problem in reading order.
@@ -74,10 +59,7 @@ impl<'a> Walk<'a> {
                 Body::Fault(fault) => return reject(fault.reason, fault.message.clone()),
                 Body::Unknown(keyword) if self.ignored(keyword) => {}
                 Body::Unknown(keyword) => {
-                    return reject(
-                        Reason::Syntax,
-                        format!("unknown keyword {}", shown(keyword)),
-                    );
+                    return reject(Reason::Syntax, format!("unknown keyword {}", shown(keyword)));
                 }
                 Body::Match => return reject(Reason::Match, MATCH_REFUSED.to_owned()),
                 Body::Host(patterns) => match self.host(patterns, reachable) {
@@ -101,11 +83,7 @@ impl<'a> Walk<'a> {
     }
 
     fn origin(&self, file: &File, line: u64) -> Origin {
-        Origin {
-            file: Arc::clone(&file.path),
-            line,
-            order: self.order,
-        }
+        Origin { file: Arc::clone(&file.path), line, order: self.order }
     }
 
     fn ignored(&self, keyword: &[u8]) -> bool {
@@ -142,12 +120,7 @@ impl<'a> Walk<'a> {
         Ok(active)
     }
 
-    fn include(
-        &mut self,
-        words: &[Vec<u8>],
-        active: bool,
-        origin: &Origin,
-    ) -> Result<(), Rejection> {
+    fn include(&mut self, words: &[Vec<u8>], active: bool, origin: &Origin) -> Result<(), Rejection> {
         let world = self.snapshot.world();
         for word in words {
             let place = |rejection: Rejection| rejection.at(&origin.file, Some(origin.line));
@@ -166,10 +139,7 @@ impl<'a> Walk<'a> {
                     Loaded::Unreadable(why) => {
                         return Err(place(include::unreadable(path, why)));
                     }
-                    Loaded::Read {
-                        unsafe_mode: Some(why),
-                        ..
-                    } => {
+                    Loaded::Read { unsafe_mode: Some(why), .. } => {
                         return Err(Rejection::new(Reason::Permissions, why.clone()).at(path, None));
                     }
                     Loaded::Read { file, .. } => self.file(file, active)?,

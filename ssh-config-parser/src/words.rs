@@ -18,9 +18,7 @@ pub(crate) fn split(text: &[u8]) -> Result<Vec<Vec<u8>>, OpenQuote> {
 }
 
 /// Takes one word, which ends at an unquoted separator or with the text.
-fn word(
-    bytes: &mut std::iter::Peekable<impl Iterator<Item = u8> + Clone>,
-) -> Result<Vec<u8>, OpenQuote> {
+fn word(bytes: &mut std::iter::Peekable<impl Iterator<Item = u8> + Clone>) -> Result<Vec<u8>, OpenQuote> {
     let mut word = Vec::new();
     let mut quote = None;
     while let Some(byte) = bytes.next() {
@@ -76,10 +74,7 @@ mod tests {
 
     fn words(text: &str) -> Result<Vec<String>, OpenQuote> {
         let words = split(text.as_bytes())?;
-        Ok(words
-            .into_iter()
-            .map(|word| String::from_utf8(word).unwrap())
-            .collect())
+        Ok(words.into_iter().map(|word| String::from_utf8(word).unwrap()).collect())
     }
 
     #[test]
@@ -92,10 +87,7 @@ mod tests {
             ("a \"don't\" # \"open", vec!["a", "don't"]),
             ("x\"y z\"'w v'", vec!["xy zw v"]),
             (r"C:\keys\id", vec![r"C:\keys\id"]),
-            (
-                r#"a\ b "a\ b" \\ \" \'"#,
-                vec!["a b", r"a\ b", r"\", "\"", "'"],
-            ),
+            (r#"a\ b "a\ b" \\ \" \'"#, vec!["a b", r"a\ b", r"\", "\"", "'"]),
             ("\"\" ''", vec!["", ""]),
             ("a\rb", vec!["a\rb"]),
             ("AAA \\", vec!["AAA", "\\"]),

@@ -16,7 +16,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 use sha1::{Digest, Sha1};
@@ -56,13 +56,8 @@ impl Case {
             fs::create_dir_all(&ssh).unwrap();
             tempfile::tempdir_in(ssh).unwrap()
         });
-        let mut case = Case {
-            folder,
-            home_folder,
-            world: world.clone(),
-            expected: Value::Null,
-        };
-        case.copy(source, &case.folder.path().to_path_buf());
+        let mut case = Case { folder, home_folder, world: world.clone(), expected: Value::Null };
+        case.copy(source, case.folder.path());
         let text = fs::read(source.join("expected.json")).unwrap();
         case.expected = serde_json::from_slice(&case.fill(&text)).unwrap();
         for (name, mode) in entries(&case.expected["modes"]) {
@@ -82,7 +77,7 @@ impl Case {
         case
     }
 
-    fn copy(&self, source: &Path, target: &PathBuf) {
+    fn copy(&self, source: &Path, target: &Path) {
         for entry in fs::read_dir(source).unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name();
@@ -105,10 +100,7 @@ impl Case {
     fn fill(&self, text: &[u8]) -> Vec<u8> {
         let world = &self.world;
         let short = world.local_host.split('.').next().unwrap();
-        let sub = self
-            .home_folder
-            .as_ref()
-            .map(|home| home.path().file_name().unwrap().to_owned());
+        let sub = self.home_folder.as_ref().map(|home| home.path().file_name().unwrap().to_owned());
         let values: [(&str, OsString); 7] = [
             ("@DIR@", self.folder.path().into()),
             ("@SSHSUB@", sub.unwrap_or_default()),
@@ -140,9 +132,7 @@ impl Case {
 
 fn entries(object: &Value) -> BTreeMap<String, String> {
     let object = object.as_object().into_iter().flatten();
-    object
-        .map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned()))
-        .collect()
+    object.map(|(key, value)| (key.clone(), value.as_str().unwrap().to_owned())).collect()
 }
 
 fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
@@ -164,8 +154,8 @@ fn replace(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
 fn difference(case: &Case, query: &Value, defaults: &Value) -> Option<String> {
     let config = case.folder.path().join("config");
     let host = query["host"].as_str().unwrap();
-    let answer = Snapshot::read(Some(&config), case.world.clone())
-        .and_then(|snapshot| snapshot.resolve(host));
+    let answer =
+        Snapshot::read(Some(&config), case.world.clone()).and_then(|snapshot| snapshot.resolve(host));
     match (answer, &query["error"]) {
         (Ok(resolved), Value::Null) => {
             let got = resolved.to_json();
@@ -177,8 +167,7 @@ fn difference(case: &Case, query: &Value, defaults: &Value) -> Option<String> {
                     Value::Null => &defaults[key],
                     expected => expected,
                 };
-                (got[key] != *expected)
-                    .then(|| format!("{key}: got {}, expected {expected}", got[key]))
+                (got[key] != *expected).then(|| format!("{key}: got {}, expected {expected}", got[key]))
             })
         }
         (Err(rejection), error @ Value::Object(_)) => rejected(&rejection, error),
@@ -190,9 +179,7 @@ fn difference(case: &Case, query: &Value, defaults: &Value) -> Option<String> {
 fn rejected(rejection: &Rejection, expected: &Value) -> Option<String> {
     let got = rejection.to_json();
     let kinds = expected["kind"].as_array().unwrap();
-    let name = got["file"]
-        .as_str()
-        .map(|file| Path::new(file).file_name().unwrap());
+    let name = got["file"].as_str().map(|file| Path::new(file).file_name().unwrap());
     let file = expected["file"].as_str();
     let same = kinds.contains(&got["reason"])
         && (file.is_none() || name == file.map(OsStr::new))
@@ -204,10 +191,7 @@ fn rejected(rejection: &Rejection, expected: &Value) -> Option<String> {
 fn every_case_is_answered_as_the_real_client_does() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ssh_config_cases");
     let world = World::from_system().unwrap();
-    let defaults = Snapshot::from_bytes(Path::new("config"), b"", world)
-        .resolve("web")
-        .unwrap()
-        .to_json();
+    let defaults = Snapshot::from_bytes(Path::new("config"), b"", world).resolve("web").unwrap().to_json();
     let (mut cases, mut queries, mut failures) = (0, 0, Vec::new());
     for entry in fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
@@ -223,17 +207,10 @@ fn every_case_is_answered_as_the_real_client_does() {
                 failures.push(format!("{name} {}: {why}", query["host"]));
             }
         }
-        for name in case.expected["must_not_exist"]
-            .as_array()
-            .into_iter()
-            .flatten()
-        {
+        for name in case.expected["must_not_exist"].as_array().into_iter().flatten() {
             assert!(!case.folder.path().join(name.as_str().unwrap()).exists());
         }
     }
-    assert!(
-        cases >= 88 && queries >= 88,
-        "{cases} cases, {queries} queries"
-    );
+    assert!(cases >= 88 && queries >= 88, "{cases} cases, {queries} queries");
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

@@ -39,11 +39,7 @@ struct Line {
 
 impl Line {
     fn place(&self) -> Place {
-        Place {
-            file: self.file.to_path_buf(),
-            line: self.number,
-            key: self.entry.key.clone(),
-        }
+        Place { file: self.file.to_path_buf(), line: self.number, key: self.entry.key.clone() }
     }
 }
 
@@ -79,11 +75,7 @@ impl KnownHosts {
         for (number, line) in numbered(bytes) {
             match parse(line) {
                 None => {}
-                Some(Ok(entry)) => self.lines.push(Line {
-                    file: Arc::clone(&file),
-                    number,
-                    entry,
-                }),
+                Some(Ok(entry)) => self.lines.push(Line { file: Arc::clone(&file), number, entry }),
                 Some(Err(why)) => self.notes.push(Note {
                     file: path.to_path_buf(),
                     line: number,
@@ -125,9 +117,7 @@ impl KnownHosts {
         if known.is_empty() {
             return Verdict::New;
         }
-        Verdict::Changed {
-            lines: known.iter().map(|line| line.place()).collect(),
-        }
+        Verdict::Changed { lines: known.iter().map(|line| line.place()).collect() }
     }
 
     /// Judges a host certificate at a time in seconds since 1970.
@@ -180,27 +170,20 @@ impl KnownHosts {
             return default.to_vec();
         }
         let authority = marked(&lines, Marker::Authority).next().is_some();
-        let preferred = |algorithm: &&String| {
-            (authority && is_certificate(algorithm.as_str())) || is_known(algorithm)
-        };
+        let preferred =
+            |algorithm: &&String| (authority && is_certificate(algorithm.as_str())) || is_known(algorithm);
         let (mut first, rest): (Vec<&String>, Vec<&String>) = default.iter().partition(preferred);
         first.extend(rest);
         first.into_iter().cloned().collect()
     }
 
     fn matching(&self, name: &LookupName) -> Vec<&Line> {
-        self.lines
-            .iter()
-            .filter(|line| line.entry.names.match_name(name))
-            .collect()
+        self.lines.iter().filter(|line| line.entry.names.match_name(name)).collect()
     }
 }
 
 fn marked<'a>(lines: &'a [&'a Line], marker: Marker) -> impl Iterator<Item = &'a Line> {
-    lines
-        .iter()
-        .copied()
-        .filter(move |line| line.entry.marker == marker)
+    lines.iter().copied().filter(move |line| line.entry.marker == marker)
 }
 
 fn revoked<'a>(lines: &'a [&'a Line], key: &KeyBlob) -> Option<&'a Line> {
@@ -218,10 +201,7 @@ fn flaw(
         return Some("it is not a host certificate".to_owned());
     }
     if now_unix < certificate.valid_after {
-        return Some(format!(
-            "it is not valid before {}",
-            certificate.valid_after
-        ));
+        return Some(format!("it is not valid before {}", certificate.valid_after));
     }
     if now_unix >= certificate.valid_before {
         return Some(format!("it expired at {}", certificate.valid_before));
@@ -253,10 +233,7 @@ fn is_certificate(algorithm: &str) -> bool {
 
 /// Gives the type of the plain key that an algorithm uses; the RSA algorithms share one.
 fn plain_type(algorithm: &str) -> &str {
-    match algorithm
-        .strip_suffix(CERTIFICATE_SUFFIX)
-        .unwrap_or(algorithm)
-    {
+    match algorithm.strip_suffix(CERTIFICATE_SUFFIX).unwrap_or(algorithm) {
         "rsa-sha2-512" | "rsa-sha2-256" | "ssh-rsa" => "ssh-rsa",
         "sk-ssh-ed25519" => "sk-ssh-ed25519@openssh.com",
         "sk-ecdsa-sha2-nistp256"

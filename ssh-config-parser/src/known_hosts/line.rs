@@ -32,10 +32,7 @@ pub(super) enum Names {
     /// A comma-separated list of patterns.
     Patterns(Vec<u8>),
     /// One name, hashed.
-    Hashed {
-        salt: [u8; HASH_BYTES],
-        hash: [u8; HASH_BYTES],
-    },
+    Hashed { salt: [u8; HASH_BYTES], hash: [u8; HASH_BYTES] },
 }
 
 /// A line that counts.
@@ -100,15 +97,9 @@ fn names(field: &[u8]) -> Result<Names, String> {
         // Anything but base64 of the right length makes the field none of ours.
         STANDARD.decode(text).ok()?.try_into().ok()
     };
-    let mut parts = field
-        .strip_prefix(HASH_MAGIC)
-        .into_iter()
-        .flat_map(|rest| rest.split(|byte| *byte == b'|'));
-    match (
-        parts.next().and_then(decode),
-        parts.next().and_then(decode),
-        parts.next(),
-    ) {
+    let mut parts =
+        field.strip_prefix(HASH_MAGIC).into_iter().flat_map(|rest| rest.split(|byte| *byte == b'|'));
+    match (parts.next().and_then(decode), parts.next().and_then(decode), parts.next()) {
         (Some(salt), Some(hash), None) => Ok(Names::Hashed { salt, hash }),
         _ => Err("hashed name is malformed".to_owned()),
     }
@@ -116,19 +107,13 @@ fn names(field: &[u8]) -> Result<Names, String> {
 
 /// Splits off the text before the first space or tab, and the blanks behind it.
 fn field(text: &[u8]) -> (&[u8], &[u8]) {
-    let end = text
-        .iter()
-        .position(|byte| matches!(byte, b' ' | b'\t'))
-        .unwrap_or(text.len());
+    let end = text.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(text.len());
     let (field, rest) = text.split_at(end);
     (field, skip_blanks(rest))
 }
 
 fn skip_blanks(text: &[u8]) -> &[u8] {
-    let start = text
-        .iter()
-        .position(|byte| !matches!(byte, b' ' | b'\t'))
-        .unwrap_or(text.len());
+    let start = text.iter().position(|byte| !matches!(byte, b' ' | b'\t')).unwrap_or(text.len());
     text.get(start..).unwrap_or_default()
 }
 
@@ -141,9 +126,7 @@ impl Names {
     /// Tells whether the line is about a host.
     pub(super) fn match_name(&self, name: &LookupName) -> bool {
         match self {
-            Names::Patterns(list) => {
-                list_matches(name.text().as_bytes(), list, true) == ListMatch::Yes
-            }
+            Names::Patterns(list) => list_matches(name.text().as_bytes(), list, true) == ListMatch::Yes,
             Names::Hashed { salt, hash } => {
                 // The comparison takes the same time wherever the bytes differ.
                 keyed(salt, name).is_some_and(|mac| mac.verify_slice(hash).is_ok())
@@ -155,11 +138,7 @@ impl Names {
 /// Writes a name hashed with `salt`; none never happens, as any length of salt is legal.
 pub(super) fn hashed(name: &LookupName, salt: &[u8; HASH_BYTES]) -> Option<String> {
     let hash = keyed(salt, name)?.finalize().into_bytes();
-    Some(format!(
-        "|1|{}|{}",
-        STANDARD.encode(salt),
-        STANDARD.encode(hash)
-    ))
+    Some(format!("|1|{}|{}", STANDARD.encode(salt), STANDARD.encode(hash)))
 }
 
 fn keyed(salt: &[u8], name: &LookupName) -> Option<Hmac<Sha1>> {

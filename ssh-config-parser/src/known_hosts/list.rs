@@ -43,41 +43,26 @@ pub enum ListError {
 ///
 /// # Errors
 /// When a list cannot be read or understood, even if another one names the key: it must then be refused anyway.
-pub fn revoked_by_list(
-    files: &[PathBuf],
-    key: &KeyBlob,
-    ca: Option<&KeyBlob>,
-) -> Result<bool, ListError> {
+pub fn revoked_by_list(files: &[PathBuf], key: &KeyBlob, ca: Option<&KeyBlob>) -> Result<bool, ListError> {
     let mut revoked = false;
     for path in files {
-        let bytes = std::fs::read(path).map_err(|source| ListError::Unreadable {
-            path: path.clone(),
-            source,
-        })?;
+        let bytes =
+            std::fs::read(path).map_err(|source| ListError::Unreadable { path: path.clone(), source })?;
         let keys = parse(path, &bytes)?;
-        revoked |= keys
-            .iter()
-            .any(|listed| listed == key || Some(listed) == ca);
+        revoked |= keys.iter().any(|listed| listed == key || Some(listed) == ca);
     }
     Ok(revoked)
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<KeyBlob>, ListError> {
     if bytes.starts_with(BINARY_MAGIC) {
-        return Err(ListError::Binary {
-            path: path.to_path_buf(),
-        });
+        return Err(ListError::Binary { path: path.to_path_buf() });
     }
     let mut keys = Vec::new();
     for (number, line) in numbered(bytes) {
-        let wrong = |message: String| ListError::Line {
-            path: path.to_path_buf(),
-            line: number,
-            message,
-        };
-        let mut fields = line
-            .split(|byte| matches!(byte, b' ' | b'\t' | b'\r'))
-            .filter(|field| !field.is_empty());
+        let wrong = |message: String| ListError::Line { path: path.to_path_buf(), line: number, message };
+        let mut fields =
+            line.split(|byte| matches!(byte, b' ' | b'\t' | b'\r')).filter(|field| !field.is_empty());
         let Some(key_type) = fields.next().filter(|first| !first.starts_with(b"#")) else {
             continue;
         };
@@ -85,9 +70,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<KeyBlob>, ListError> {
             .map_err(|error| wrong(error.to_string()))?;
         // The key inside a certificate would be what is revoked, and it is not read here.
         if key.key_type().contains("-cert-v01@") {
-            return Err(wrong(
-                "a certificate, only plain keys are understood".to_owned(),
-            ));
+            return Err(wrong("a certificate, only plain keys are understood".to_owned()));
         }
         keys.push(key);
     }

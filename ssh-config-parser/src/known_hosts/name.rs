@@ -18,16 +18,8 @@ impl LookupName {
     pub fn new(hostname: &str, port: u16, alias: Option<&str>) -> Self {
         let host = alias.unwrap_or(hostname).to_ascii_lowercase();
         let with_port = alias.is_none() && port != PORT_DEFAULT;
-        let text = if with_port {
-            format!("[{host}]:{port}")
-        } else {
-            host.clone()
-        };
-        Self {
-            text,
-            host,
-            with_port,
-        }
+        let text = if with_port { format!("[{host}]:{port}") } else { host.clone() };
+        Self { text, host, with_port }
     }
 
     /// Gives the text that lines are compared with.

@@ -79,10 +79,7 @@ pub(super) fn is_known(key_type: &[u8]) -> bool {
 /// Tells whether a key has all fields of its type, and nothing behind them.
 pub(super) fn is_whole(blob: &[u8]) -> bool {
     let mut fields = Fields(blob);
-    let checked = fields
-        .string()
-        .and_then(shape)
-        .and_then(|shape| rest_is_whole(shape, &mut fields));
+    let checked = fields.string().and_then(shape).and_then(|shape| rest_is_whole(shape, &mut fields));
     checked.is_some()
 }
 

@@ -46,21 +46,13 @@ pub enum WriteError {
 /// # Errors
 /// `Name` when the name cannot be recorded, `Io` when folder or file cannot be written, `Random` for want of a
 /// salt. Trying again is safe: a line that stands twice is harmless.
-pub fn append(
-    file: &Path,
-    name: &LookupName,
-    key: &KeyBlob,
-    hashed: bool,
-) -> Result<(), WriteError> {
+pub fn append(file: &Path, name: &LookupName, key: &KeyBlob, hashed: bool) -> Result<(), WriteError> {
     let line = line(name, key, hashed)?;
     let fault = |path: &Path| {
         let path = path.to_path_buf();
         move |source| WriteError::Io { path, source }
     };
-    if let Some(folder) = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
+    if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
         builder.create(folder).map_err(fault(folder))?;
@@ -73,34 +65,20 @@ fn line(name: &LookupName, key: &KeyBlob, hashed: bool) -> Result<String, WriteE
         "@?*#[]|'\"\\,!".contains(character) || character.is_whitespace() || character.is_control()
     };
     if let Some(character) = name.host().chars().find(|character| illegal(*character)) {
-        return Err(WriteError::Name {
-            name: name.host().to_owned(),
-            character,
-        });
+        return Err(WriteError::Name { name: name.host().to_owned(), character });
     }
     let written = if hashed {
         let mut salt = [0; HASH_BYTES];
-        OsRng
-            .try_fill_bytes(&mut salt)
-            .map_err(|_| WriteError::Random)?;
+        OsRng.try_fill_bytes(&mut salt).map_err(|_| WriteError::Random)?;
         hash_name(name, &salt).ok_or(WriteError::Random)?
     } else {
         name.text().to_owned()
     };
-    Ok(format!(
-        "{written} {} {}\n",
-        key.key_type(),
-        key.to_base64()
-    ))
+    Ok(format!("{written} {} {}\n", key.key_type(), key.to_base64()))
 }
 
 fn write(path: &Path, line: &str) -> io::Result<()> {
-    let file = OpenOptions::new()
-        .read(true)
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .open(path)?;
+    let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
     // The lock keeps two writers from both adding the missing newline; readers do not take it.
     let mut file: Flock<File> =
         Flock::lock(file, FlockArg::LockExclusive).map_err(|(_, errno)| io::Error::from(errno))?;
