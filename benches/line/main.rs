@@ -225,7 +225,7 @@ async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, tabl
     }
     let size = measure::size(bytes);
     table.row(&format!("read {size}"), "ssh, same cipher", &down, &ssh_down);
-    table.row(&format!("CPU of our end for that"), "ssh, same cipher", &cpu, &ssh_cpu);
+    table.row("CPU of our end for that", "ssh, same cipher", &cpu, &ssh_cpu);
     table.row(&format!("write {size}"), "ssh, same cipher", &up, &ssh_up);
     let (mut idle, mut busy) = (Samples::new(), Samples::new());
     for _ in 0..sizes.commands {
