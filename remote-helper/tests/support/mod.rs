@@ -276,10 +276,15 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        // The end of its input makes it end what the test has started; only a broken helper has to be killed.
         self.stdin = None;
-        // A failing test must not leave its helper behind.
-        self.child.kill().unwrap_or_default();
-        self.child.wait().map(drop).unwrap_or_default();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > limit {
+                self.child.kill().unwrap_or_default();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
