@@ -121,7 +121,9 @@ fn build(architecture: &str, root: &Path, out: &Path) -> io::Result<Vec<u8>> {
     if !output.status.success() {
         let text = String::from_utf8_lossy(&output.stderr);
         let first = text.lines().find(|line| line.starts_with("error")).unwrap_or("cargo build failed");
-        return Err(io::Error::other(format!("{first} (see `cargo build --profile helper -p towline-helper`)")));
+        return Err(io::Error::other(format!(
+            "{first} (see `cargo build --profile helper -p towline-helper`)"
+        )));
     }
     fs::read(folder.join(target).join("helper/towline-helper"))
 }

@@ -1,5 +1,7 @@
 //! The static helpers that `build.rs` embedded.
 
+use std::borrow::Cow;
+
 include!(concat!(env!("OUT_DIR"), "/embedded_helpers.rs"));
 
 /// A platform that a helper exists for.
@@ -15,6 +17,12 @@ impl Platform {
     /// All platforms, for tables and tests.
     pub const ALL: [Platform; 2] = [Platform::LinuxX86_64, Platform::LinuxAarch64];
 
+    /// The platform that `uname -sm` names.
+    pub fn from_uname(uname: &str) -> Option<Platform> {
+        let machine = uname.strip_prefix("Linux ")?;
+        Self::ALL.into_iter().find(|platform| platform.machine() == machine)
+    }
+
     /// The machine's name as `uname -m` prints it.
     pub fn machine(self) -> &'static str {
         match self {
@@ -25,12 +33,12 @@ impl Platform {
 }
 
 /// A helper's program file.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EmbeddedHelper {
     /// The file's bytes.
-    pub bytes: &'static [u8],
+    pub bytes: Cow<'static, [u8]>,
     /// Their SHA-256 in lower-case hexadecimal; hosts cache the helper under this name.
-    pub sha256_hex: &'static str,
+    pub sha256_hex: Cow<'static, str>,
 }
 
 impl std::fmt::Debug for EmbeddedHelper {
@@ -41,8 +49,10 @@ impl std::fmt::Debug for EmbeddedHelper {
 
 /// The helper that this build of towline holds for a platform, if any.
 pub fn for_platform(platform: Platform) -> Option<EmbeddedHelper> {
-    HELPERS
-        .iter()
-        .find(|(architecture, _, _)| *architecture == platform.machine())
-        .map(|(_, bytes, sha256_hex)| EmbeddedHelper { bytes, sha256_hex })
+    HELPERS.iter().find(|(architecture, _, _)| *architecture == platform.machine()).map(
+        |(_, bytes, sha256_hex)| EmbeddedHelper {
+            bytes: Cow::Borrowed(bytes),
+            sha256_hex: Cow::Borrowed(sha256_hex),
+        },
+    )
 }

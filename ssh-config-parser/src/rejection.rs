@@ -57,12 +57,7 @@ pub struct Rejection {
 
 impl Rejection {
     pub(crate) fn new(reason: Reason, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            file: None,
-            line: None,
-            message: message.into(),
-        }
+        Self { reason, file: None, line: None, message: message.into() }
     }
 
     pub(crate) fn at(mut self, file: &Path, line: Option<u64>) -> Self {

@@ -168,11 +168,6 @@ pub struct Resolved {
 impl Resolved {
     /// Renders the one object that `ssh-config resolve` prints.
     pub fn to_json(&self) -> Value {
-        Value::Object(
-            self.printed
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect(),
-        )
+        Value::Object(self.printed.iter().map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 }

@@ -31,21 +31,14 @@ impl World {
     pub fn from_system() -> Result<World, Rejection> {
         let uid = nix::unistd::getuid();
         let user = nix::unistd::User::from_uid(uid)
-            .map_err(|error| {
-                Rejection::new(Reason::Io, format!("user database not readable: {error}"))
-            })?
-            .ok_or_else(|| {
-                Rejection::new(Reason::Io, format!("no user {uid} in the user database"))
-            })?;
-        let local_host = nix::unistd::gethostname().map_err(|error| {
-            Rejection::new(Reason::Io, format!("local host name not readable: {error}"))
-        })?;
+            .map_err(|error| Rejection::new(Reason::Io, format!("user database not readable: {error}")))?
+            .ok_or_else(|| Rejection::new(Reason::Io, format!("no user {uid} in the user database")))?;
+        let local_host = nix::unistd::gethostname()
+            .map_err(|error| Rejection::new(Reason::Io, format!("local host name not readable: {error}")))?;
         let env: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         Ok(World {
             home: user.dir,
-            home_env: env
-                .get("HOME".as_ref() as &std::ffi::OsStr)
-                .map(PathBuf::from),
+            home_env: env.get("HOME".as_ref() as &std::ffi::OsStr).map(PathBuf::from),
             user: user.name,
             uid: uid.as_raw(),
             local_host: local_host.to_string_lossy().into_owned(),

@@ -1,35 +1,8 @@
-//! What the known lines say about an offered key.
+//! What the known lines may say about an offered key.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::key::{CertificateFacts, KeyBlob};
-use crate::rejection::Note;
-
-/// All lines of one or more known_hosts files.
-#[derive(Debug, Clone, Default)]
-pub struct KnownHosts {
-    notes: Vec<Note>,
-}
-
-/// The name under which a host is looked up: the alias, or the host with its port in brackets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LookupName {
-    text: String,
-}
-
-impl LookupName {
-    /// Makes the name of `hostname` at `port`; an `alias` replaces it and never carries a port.
-    pub fn new(hostname: &str, _port: u16, _alias: Option<&str>) -> Self {
-        Self {
-            text: hostname.to_owned(),
-        }
-    }
-
-    /// Gives the text that lines are compared with.
-    pub fn text(&self) -> &str {
-        &self.text
-    }
-}
+use super::key::KeyBlob;
 
 /// A line of a known_hosts file, with the key that it holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +25,7 @@ pub enum Verdict {
     },
     /// No line knows this host.
     New,
-    /// Lines know this host, none with this key.
+    /// Lines know this host, none with this key; they may be of another type.
     Changed {
         /// Those lines.
         lines: Vec<Place>,
@@ -82,44 +55,4 @@ pub enum CertificateVerdict {
         /// Why it does not count.
         reason: String,
     },
-}
-
-impl KnownHosts {
-    /// Reads the user's files and then the system's; one that is missing or unreadable is skipped with a note.
-    pub fn load(_user: &[PathBuf], _global: &[PathBuf]) -> KnownHosts {
-        KnownHosts::default()
-    }
-
-    /// Takes the bytes of one file.
-    pub fn parse(_path: &Path, _bytes: &[u8]) -> KnownHosts {
-        KnownHosts::default()
-    }
-
-    /// Gives what was skipped: files and malformed lines.
-    pub fn notes(&self) -> &[Note] {
-        &self.notes
-    }
-
-    /// Judges a plain key.
-    pub fn judge_key(&self, _name: &LookupName, _key: &KeyBlob) -> Verdict {
-        Verdict::New
-    }
-
-    /// Judges a host certificate at a time in seconds since 1970.
-    pub fn judge_certificate(
-        &self,
-        _name: &LookupName,
-        _certificate: &CertificateFacts,
-        _now_unix: u64,
-        _ca_algorithms: &[String],
-    ) -> CertificateVerdict {
-        CertificateVerdict::JudgePlainKey {
-            reason: String::new(),
-        }
-    }
-
-    /// Orders host key algorithms so that known types come first.
-    pub fn prefer_algorithms(&self, _name: &LookupName, default: &[String]) -> Vec<String> {
-        default.to_vec()
-    }
 }

@@ -1,0 +1,145 @@
+//! The one writer of stdout and stderr.
+//!
+//! A reader that went away (`towline … | head`) ends the output, not the operation: what follows is dropped quietly.
+
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::kind::Kind;
+
+/// How this process prints.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    json: bool,
+    stdout_colour: bool,
+    stderr_colour: bool,
+}
+
+/// Colours of a terminal's text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Colour {
+    /// Something is wrong.
+    Red,
+    /// Something deserves a look.
+    Yellow,
+    /// All is well.
+    Green,
+    /// Something of lesser weight.
+    Cyan,
+}
+
+impl Output {
+    /// Decides once: JSON or text, and colour only on a terminal whose user did not forbid it.
+    pub fn new(json: bool, no_color: bool) -> Output {
+        Output {
+            json,
+            stdout_colour: !no_color && io::stdout().is_terminal(),
+            stderr_colour: !no_color && io::stderr().is_terminal(),
+        }
+    }
+
+    /// Tells whether the answer is to be JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints one JSON document on a line of its own.
+    ///
+    /// # Errors
+    /// `no_space` or `internal` when stdout takes nothing more; the operation itself was done.
+    pub fn document(&self, document: &impl Serialize) -> Result<(), Failure> {
+        let mut line = serde_json::to_vec(document).map_err(|error| {
+            Failure::new(Kind::Internal, format!("the answer cannot be written as JSON: {error}"))
+        })?;
+        line.push(b'\n');
+        self.bytes(&line)
+    }
+
+    /// Prints text for a person; the line end is the caller's.
+    ///
+    /// # Errors
+    /// As [`Output::document`].
+    pub fn text(&self, text: &str) -> Result<(), Failure> {
+        self.bytes(text.as_bytes())
+    }
+
+    /// Passes bytes to stdout as they are.
+    ///
+    /// # Errors
+    /// As [`Output::document`].
+    pub fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        written(stdout.write_all(bytes).and_then(|()| stdout.flush()), "stdout")
+    }
+
+    /// Passes bytes to stderr as they are: a remote command's own.
+    ///
+    /// # Errors
+    /// As [`Output::document`].
+    pub fn stderr_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        written(io::stderr().lock().write_all(bytes), "stderr")
+    }
+
+    /// Tells a person something beside the answer; nothing with `--json`, where stderr belongs to the error object.
+    ///
+    /// # Errors
+    /// As [`Output::document`].
+    pub fn note(&self, text: &str) -> Result<(), Failure> {
+        if self.json { Ok(()) } else { self.stderr_bytes(format!("{text}\n").as_bytes()) }
+    }
+
+    /// Shows a failure on stderr: one JSON object, or `error:` and `hint:`.
+    pub fn failure(&self, failure: &Failure) {
+        let text = if self.json {
+            format!("{}\n", failure.to_json())
+        } else {
+            let message = super::table::clean(&failure.human_message());
+            let hint = super::table::clean(&failure.hint);
+            format!(
+                "{} {message}\n{} {hint}\n",
+                self.on_stderr("error:", Colour::Red),
+                self.on_stderr("hint:", Colour::Cyan)
+            )
+        };
+        // There is nowhere left to report that stderr is gone; the exit code still tells.
+        drop(io::stderr().lock().write_all(text.as_bytes()));
+    }
+
+    /// Colours a text of stdout, on a terminal.
+    pub fn on_stdout(&self, text: &str, colour: Colour) -> String {
+        paint(text, colour, self.stdout_colour)
+    }
+
+    fn on_stderr(&self, text: &str, colour: Colour) -> String {
+        paint(text, colour, self.stderr_colour)
+    }
+}
+
+fn paint(text: &str, colour: Colour, wanted: bool) -> String {
+    let code = match colour {
+        Colour::Red => 31,
+        Colour::Green => 32,
+        Colour::Yellow => 33,
+        Colour::Cyan => 36,
+    };
+    if wanted { format!("\x1b[1;{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+fn written(result: io::Result<()>, stream: &str) -> Result<(), Failure> {
+    match result {
+        Ok(()) => Ok(()),
+        // The reader has what it wanted.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => {
+            let full = matches!(
+                error.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+            );
+            let kind = if full { Kind::NoSpace } else { Kind::Internal };
+            Err(Failure::new(kind, format!("cannot write to {stream}: {error}"))
+                .hint("the operation itself was done; only its answer is lost"))
+        }
+    }
+}
