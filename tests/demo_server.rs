@@ -384,6 +384,10 @@ async fn the_socket_and_the_keys_are_private_and_the_host_key_is_known() {
     let stream = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
     let config = Arc::new(client::Config::default());
     client::connect_stream(config, stream, Client).await.unwrap();
+    let open = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(open.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let scratch = Some(open.path().to_owned());
+    Server::start(Options { scratch, ..Options::default() }).unwrap_err();
     let home = server.home();
     server.stop();
     assert!(!home.exists());
@@ -423,6 +427,11 @@ async fn a_job_is_queued_run_and_accounted_for() {
          1.batch|batch||COMPLETED|0:0|||1|node1|\n\
          2|two|debug|FAILED|3:0|0:0|00:05:00|1|node1|\n\
          2.batch|batch||FAILED|3:0|||1|node1|"
+    );
+    assert_eq!(say(&client, "sacct -nPX -j 1 -o SubmitLine").await, submit.replace('\'', ""));
+    let shown = say(&client, "scontrol --oneliner show partition").await;
+    assert!(
+        shown.starts_with("PartitionName=debug ") && shown.contains(" State=UP TotalCPUs=2 TotalNodes=1")
     );
     let shown = say(&client, "scontrol show job 1").await;
     assert!(shown.starts_with("JobId=1 JobName=one\n   UserId="), "{shown}");

@@ -75,8 +75,15 @@ impl Scratch {
     }
 }
 
+/// Makes a directory that only its owner can use; one that is open to others already is refused, not tightened.
 fn directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    let mode = fs::metadata(path)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let text = format!("{} has mode {mode:o}, which lets others in", path.display());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+    }
+    Ok(())
 }
 
 /// Writes a file that only its owner can read.

@@ -1,5 +1,6 @@
 //! Starting, asking and ending the server. It runs on a thread and a runtime of its own.
 
+use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -155,6 +156,13 @@ impl Server {
     /// Dropping the server does the same. It takes up to [`Options::grace`] and the time that jobs get to end.
     pub fn stop(self) {
         drop(self);
+    }
+}
+
+/// Shows where it is, not its passcode.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("socket", &self.socket()).finish_non_exhaustive()
     }
 }
 

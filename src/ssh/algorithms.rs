@@ -18,6 +18,8 @@ const PACKET_BYTES_MAX: u32 = 32 * 1024;
 const CHANNEL_QUEUE_MESSAGES: usize = 256;
 /// russh asserts this bound: beyond it nonces could repeat.
 const REKEY_BYTES_MAX: u64 = 1 << 30;
+/// Renewing keys more often than this would leave little time for anything else.
+const REKEY_BYTES_MIN: u64 = 1 << 20;
 /// russh's own default, kept where the ssh config says nothing.
 const REKEY_INTERVAL_DEFAULT: Duration = Duration::from_secs(3600);
 
@@ -111,7 +113,7 @@ impl Wanted {
             rekey_bytes: resolved
                 .rekey_limit_bytes
                 .filter(|bytes| *bytes > 0)
-                .map_or(REKEY_BYTES_MAX, |bytes| bytes.min(REKEY_BYTES_MAX)),
+                .map_or(REKEY_BYTES_MAX, |bytes| bytes.clamp(REKEY_BYTES_MIN, REKEY_BYTES_MAX)),
             rekey_interval: resolved
                 .rekey_interval
                 .filter(|interval| !interval.is_zero())

@@ -27,6 +27,9 @@ use super::target::Hop;
 /// How long a server that has just refused everything may take to say so before it hangs up.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// A login of more steps than this is a loop.
+const STEPS_MAX: usize = 8;
+
 /// The order of methods; a config's PreferredAuthentications replaces it.
 const ORDER: [MethodKind; 3] = [MethodKind::PublicKey, MethodKind::KeyboardInteractive, MethodKind::Password];
 
@@ -112,7 +115,12 @@ impl LoginRun<'_> {
     ) -> Result<Vec<super::agent::AgentKey>, AgentProblem> {
         let mut agent = Agent::connect(path).await?;
         if let Some(binding) = self.handle.agent_session_binding() {
-            agent.bind(binding).await?;
+            match agent.bind(binding).await {
+                Ok(()) => {}
+                // Some agents hang up on what they do not know.
+                Err(AgentProblem::Broken { .. }) => agent = Agent::connect(path).await?,
+                Err(problem) => return Err(problem),
+            }
         }
         let (keys, notes) = agent.list().await?;
         for note in &notes {
@@ -172,13 +180,17 @@ impl LoginRun<'_> {
                 login.publickey && !self.identities.is_empty() && (self.offered.is_none() || offered(method))
             }
             MethodKind::KeyboardInteractive => {
-                login.keyboard_interactive && !self.hop.batch && offered(method)
+                login.keyboard_interactive && self.may_ask() && offered(method)
             }
             MethodKind::Password => {
-                login.password && !self.hop.batch && offered(method) && self.password_is_due(offered)
+                login.password && self.may_ask() && offered(method) && self.password_is_due(offered)
             }
             _ => false,
         }
+    }
+
+    fn may_ask(&self) -> bool {
+        !self.hop.batch && self.hop.login.prompts_max > 0
     }
 
     /// Both methods may push to the same phone, so a password is sent only where keyboard-interactive is
@@ -214,6 +226,9 @@ impl LoginRun<'_> {
     ) -> Result<(), Error> {
         if partial_success {
             self.accepted.push(method.to_owned());
+            if self.accepted.len() > STEPS_MAX {
+                return Err(self.failure(format!("the server wants more than {STEPS_MAX} steps"), false));
+            }
         }
         if methods_left.is_empty() {
             // russh says the same for a server that hung up and for one without further methods; either
@@ -234,7 +249,7 @@ impl LoginRun<'_> {
         let Some(mut identity) = self.identities.pop_front() else {
             return Ok(false);
         };
-        let attempts = if self.hop.batch { 0 } else { self.hop.login.passphrase_attempts };
+        let attempts = if self.hop.batch { 0 } else { self.hop.login.prompts_max };
         if matches!(identity.proof, Proof::Hidden) {
             match unlock(&identity.holder, attempts, self.human).await {
                 Ok(private) => {

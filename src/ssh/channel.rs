@@ -207,6 +207,7 @@ impl Control {
 }
 
 pub(super) async fn end(handle: &Handle<Events>, noted: &Noted, reason: &str) {
+    noted.ending(reason);
     // An error means that the session is over already.
     if handle.disconnect(Disconnect::ByApplication, reason, "").await.is_ok() {
         noted.until_ended().await;
@@ -320,6 +321,70 @@ impl Drain {
         }
         if self.queue.send(part).is_err() {
             tracing::trace!("nobody reads the channel any more");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader sees of messages that arrive in this order.
+    async fn seen(messages: Vec<ChannelMsg>) -> Vec<Part> {
+        let (queue, mut parts) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(UNREAD_BYTES_MAX));
+        let mut drain = Drain { queue, room, exit: None, eof: false };
+        for message in messages {
+            drain.take(message).await;
+        }
+        drop(drain);
+        let mut seen = Vec::new();
+        while let Some(part) = parts.recv().await {
+            seen.push(part);
+        }
+        seen
+    }
+
+    fn data(text: &'static str) -> ChannelMsg {
+        ChannelMsg::Data { data: Bytes::from_static(text.as_bytes()) }
+    }
+
+    #[tokio::test]
+    async fn case_053_the_exit_waits_for_the_last_byte_whatever_the_order() {
+        let exit = || ChannelMsg::ExitStatus { exit_status: 0 };
+        let expected = [
+            Part::Stdout(Bytes::from_static(b"a")),
+            Part::Stdout(Bytes::from_static(b"b")),
+            Part::Exit { code: Some(0), signal: None },
+        ];
+        assert_eq!(seen(vec![data("a"), data("b"), ChannelMsg::Eof, exit()]).await, expected);
+        assert_eq!(seen(vec![data("a"), exit(), data("b"), ChannelMsg::Eof]).await, expected);
+        assert_eq!(seen(vec![exit(), data("a"), data("b"), ChannelMsg::Eof]).await, expected);
+    }
+
+    #[tokio::test]
+    async fn unread_bytes_are_bounded_and_room_comes_back_with_reading() {
+        let (queue, parts) = mpsc::unbounded_channel();
+        let room = Arc::new(Semaphore::new(4));
+        let drain = Drain { queue, room: Arc::clone(&room), exit: None, eof: false };
+        let part = |text: &'static str| Part::Stdout(Bytes::from_static(text.as_bytes()));
+        drain.give(part("abcd")).await;
+        let waiting = drain.give(part("e"));
+        tokio::pin!(waiting);
+        assert!(poll_once(waiting.as_mut()).await.is_none(), "a fifth byte fits in four");
+        room.add_permits(4);
+        waiting.await;
+        // Without a reader nothing waits.
+        drop(parts);
+        drain.give(part("nobody reads this")).await;
+    }
+
+    /// Polls once.
+    async fn poll_once<T>(work: std::pin::Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        tokio::select! {
+            biased;
+            out = work => Some(out),
+            () = std::future::ready(()) => None,
         }
     }
 }

@@ -222,3 +222,41 @@ mod linux {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dialing() -> Dialing {
+        Dialing {
+            family: AddressFamily::Any,
+            bind_address: None,
+            bind_interface: None,
+            attempts: 1,
+            keep_alive: true,
+            user_timeout: Duration::from_secs(120),
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_are_tried_in_order_and_each_failure_is_kept() {
+        let open = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (open_at, closed_at) = (open.local_addr().unwrap(), closed.local_addr().unwrap());
+        drop(closed);
+        let limit = Duration::from_secs(5);
+        let stream = dial(&[closed_at, open_at], &dialing(), limit).await.unwrap();
+        assert_eq!(stream.peer_addr().unwrap(), open_at);
+        let unreached = dial(&[closed_at, closed_at], &dialing(), limit).await.unwrap_err();
+        assert_eq!(unreached.tried.len(), 2);
+        assert!(unreached.describe().contains(&closed_at.to_string()));
+    }
+
+    #[tokio::test]
+    async fn the_family_that_is_asked_for_is_kept() {
+        for (family, v4) in [(AddressFamily::Inet, true), (AddressFamily::Inet6, false)] {
+            let found = resolve("127.0.0.1", 22, family).await.unwrap();
+            assert_eq!(!found.is_empty(), v4);
+        }
+    }
+}

@@ -15,7 +15,7 @@ use super::host_key::{self, Shown};
 use super::prompt::{Human, printable};
 use super::target::Hop;
 
-/// A banner longer than this is cut: it is shown to a human.
+/// What a server may show before the login, in all its banners together; the rest is dropped.
 const BANNER_CHARACTERS_MAX: usize = 16 * 1024;
 
 const REFUSAL_TEXT_TIME_MAX: Duration = Duration::from_secs(1);
@@ -25,6 +25,8 @@ const REFUSAL_TEXT_TIME_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Noted {
     /// Why the connection ended; none while it lives.
     ended: watch::Sender<Option<String>>,
+    /// Guards our own reason for ending the connection, set before the end is sent.
+    ending: Mutex<Option<String>>,
     /// Guards the accepted host key's fingerprint, set once before authentication begins.
     host_key_sha256: Mutex<Option<String>>,
     /// The server's text for a refused channel.
@@ -35,6 +37,7 @@ impl Noted {
     pub fn new() -> Arc<Noted> {
         Arc::new(Noted {
             ended: watch::Sender::new(None),
+            ending: Mutex::new(None),
             host_key_sha256: Mutex::new(None),
             channel_refusal: watch::Sender::new(None),
         })
@@ -67,7 +70,15 @@ impl Noted {
         }
     }
 
+    /// Tells that it is us who end the connection, for this reason.
+    pub fn ending(&self, reason: &str) {
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.get_or_insert_with(|| format!("ended here: {reason}"));
+    }
+
     fn end(&self, reason: String) {
+        let ours = self.ending.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let reason = ours.unwrap_or(reason);
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
             if first {
@@ -97,11 +108,12 @@ pub(super) struct Events {
     known: KnownHosts,
     human: Arc<Human>,
     noted: Arc<Noted>,
+    banner_room: usize,
 }
 
 impl Events {
     pub fn new(hop: Arc<Hop>, known: KnownHosts, human: Arc<Human>, noted: Arc<Noted>) -> Self {
-        Events { hop, known, human, noted }
+        Events { hop, known, human, noted, banner_room: BANNER_CHARACTERS_MAX }
     }
 }
 
@@ -157,7 +169,8 @@ impl Handler for Events {
     }
 
     async fn auth_banner(&mut self, banner: &str, _session: &mut Session) -> Result<(), SessionError> {
-        let text: String = printable(banner).chars().take(BANNER_CHARACTERS_MAX).collect();
+        let text: String = printable(banner).chars().take(self.banner_room).collect();
+        self.banner_room = self.banner_room.saturating_sub(banner.len().max(1));
         if !text.trim().is_empty() {
             self.human.tell(text).await;
         }

@@ -170,10 +170,6 @@ impl Prompter for AskpassPrompter {
         };
         let mut command = Command::new(&self.program);
         command.arg(prompt.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
-        // The convention of askpass programs for a yes-or-no question.
-        if matches!(prompt, Prompt::HostKey { .. }) {
-            command.env("SSH_ASKPASS_PROMPT", "confirm-or-text");
-        }
         let mut child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
         let mut answer = Zeroizing::new(Vec::new());
         if let Some(stdout) = child.stdout.take() {

@@ -1,5 +1,6 @@
 //! The hops of a site's role: resolved once, ready to dial, never re-read.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,11 +43,13 @@ impl Target {
     pub fn from_config(snapshot: &Snapshot, host: &str, overrides: &Overrides) -> Result<Target, Error> {
         let route = snapshot.resolve_route(&as_uri(host))?;
         let last = route.len().saturating_sub(1);
-        let hops = route
-            .into_iter()
-            .enumerate()
-            .map(|(index, resolved)| Hop::new(resolved, overrides, index == last))
-            .collect();
+        // The environment was taken with the config: it cannot change in between.
+        let agent = snapshot.world().env.get(OsStr::new("SSH_AUTH_SOCK"));
+        let agent = agent.filter(|name| !name.is_empty()).map(PathBuf::from);
+        let hop = |(index, resolved)| {
+            Hop::new(resolved, overrides, &Place { agent: agent.clone(), destination: index == last })
+        };
+        let hops = route.into_iter().enumerate().map(hop).collect();
         Ok(Target { hops })
     }
 
@@ -124,9 +127,18 @@ pub(super) struct Login {
     pub publickey: bool,
     pub password: bool,
     pub keyboard_interactive: bool,
-    pub passphrase_attempts: u32,
+    /// How often a passphrase is asked for; 0 switches all questions of the login off.
+    pub prompts_max: u32,
     pub accepted_algorithms: Vec<String>,
     pub rsa_bits_min: u32,
+}
+
+/// What a hop does not know from its own configuration.
+struct Place {
+    /// The socket that `SSH_AUTH_SOCK` names.
+    agent: Option<PathBuf>,
+    /// Whether it is the last hop.
+    destination: bool,
 }
 
 /// One host on the way, with everything that its connection needs.
@@ -156,7 +168,7 @@ impl Hop {
         }
     }
 
-    fn new(resolved: Resolved, overrides: &Overrides, destination: bool) -> Hop {
+    fn new(resolved: Resolved, overrides: &Overrides, place: &Place) -> Hop {
         let keepalive = overrides
             .keepalive
             .or(resolved.server_alive_interval)
@@ -166,12 +178,10 @@ impl Hop {
         let agent = match &resolved.identity_agent {
             IdentityAgent::None => None,
             IdentityAgent::Path(path) => Some(path.clone()),
-            IdentityAgent::Default => {
-                std::env::var_os("SSH_AUTH_SOCK").filter(|name| !name.is_empty()).map(PathBuf::from)
-            }
+            IdentityAgent::Default => place.agent.clone(),
         };
         let mut user_files = resolved.user_known_hosts_files.clone();
-        if let (Some(file), true) = (&overrides.known_hosts, destination) {
+        if let (Some(file), true) = (&overrides.known_hosts, place.destination) {
             user_files = vec![file.clone()];
         }
         Hop {
@@ -208,7 +218,7 @@ impl Hop {
                 publickey: resolved.pubkey_authentication,
                 password: resolved.password_authentication,
                 keyboard_interactive: resolved.kbd_interactive_authentication,
-                passphrase_attempts: resolved.number_of_password_prompts,
+                prompts_max: resolved.number_of_password_prompts,
                 accepted_algorithms: resolved.pubkey_accepted_algorithms,
                 rsa_bits_min: resolved.required_rsa_size,
             },
@@ -254,7 +264,7 @@ impl Hop {
                 publickey: true,
                 password: true,
                 keyboard_interactive: true,
-                passphrase_attempts: 3,
+                prompts_max: 3,
                 accepted_algorithms: wanted.user_key_algorithms(),
                 rsa_bits_min: 2048,
             },

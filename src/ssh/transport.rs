@@ -24,6 +24,9 @@ use super::target::{Hop, Target};
 /// Data that may arrive between the exec request and its confirmation; a server sends none.
 const EARLY_MESSAGES_MAX: usize = 64;
 
+/// Time for our last word after a login that failed; it needs no answer.
+const GIVING_UP_TIME_MAX: Duration = Duration::from_millis(200);
+
 /// How long the phases of an opening may take; time that a human is asked never counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -324,7 +327,7 @@ async fn log_in(link: &mut Link, limit: Duration, human: &Human) -> Result<(), E
     if result.is_err() && noted.ended().is_none() {
         // A server that hears nothing more would count the login as still under way.
         let saying = end(&link.handle, &noted, "login given up");
-        if tokio::time::timeout(Duration::from_secs(1), saying).await.is_err() {
+        if tokio::time::timeout(GIVING_UP_TIME_MAX, saying).await.is_err() {
             tracing::debug!("the server did not hear that the login was given up");
         }
     }

@@ -126,7 +126,8 @@ impl Snapshot {
         flatten::flatten(self)
     }
 
-    pub(crate) fn world(&self) -> &World {
+    /// Gives the facts about machine and user that it was read with.
+    pub fn world(&self) -> &World {
         &self.world
     }
 

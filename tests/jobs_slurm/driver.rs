@@ -404,3 +404,21 @@ fn a_job_serializes_to_the_pinned_fields() {
     assert_eq!(value["state"], "timed_out");
     assert_eq!((value["name"].as_str(), value["name_b64"].as_str()), (Some("caf\\xE9"), Some("Y2Fm6Q==")));
 }
+
+#[test]
+fn every_operation_can_be_sent_to_another_thread() {
+    fn sent<T: Send>(_: T) {}
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let _guard = runtime.enter();
+    let jobs = Fake::jobs(|_, _| panic!("nothing is awaited"));
+    let (one, options) = (ids(&["1"]), SubmitOptions::default());
+    let script = good();
+    sent(jobs.submit(&script, &options));
+    sent(jobs.list(&Scope::Mine));
+    sent(jobs.show(&one));
+    sent(jobs.wait(&one, None));
+    sent(jobs.act(Action::Cancel, &one));
+    sent(jobs.queues());
+    sent(jobs.logs("1", &towline::jobs::LogOptions::default()));
+    sent(jobs.follow("1", &towline::jobs::LogOptions::default()));
+}

@@ -67,7 +67,7 @@ fn a_certificate_that_counts_for_nothing_says_why_in_the_question() {
     let user: [&str; 4] = ["-n", "127.0.0.1", "-V", "+1d"];
     let cases: [(&[&str], &str); 4] = [
         (&["-h", "-n", "127.0.0.1", "-V", "20200101:20200102"], "expired"),
-        (&["-h", "-n", "elsewhere", "-V", "+1d"], "principal"),
+        (&["-h", "-n", "elsewhere", "-V", "+1d"], "does not name"),
         (&user, "host"),
         (&["-h", "-n", "127.0.0.1", "-V", "+1d", "-O", "critical:odd=1"], "critical"),
     ];

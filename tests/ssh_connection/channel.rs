@@ -127,6 +127,7 @@ fn one_connection_has_one_session_and_a_polite_end() {
         assert_eq!(reader.next().await, Some(Part::Stdout(bytes("hello"))));
         assert!(control.probe().await.unwrap() < Duration::from_secs(5));
         control.disconnect("done here").await;
+        assert_eq!(control.until_ended().await, "ended here: done here");
         assert!(matches!(control.probe().await, Err(Error::Ended { .. })));
         assert!(matches!(writer.write(bytes("more")).await, Err(Error::Ended { .. })));
         while let Some(part) = reader.next().await {
@@ -189,6 +190,40 @@ fn case_095_a_black_hole_is_found_by_the_keepalives() {
         let Some(Part::Closed { reason }) = reader.next().await else { panic!("not closed") };
         assert!(reason.contains("keepalives"), "{reason}");
     });
+}
+
+#[test]
+fn case_095_a_black_hole_in_the_middle_of_an_upload_is_found_too() {
+    let sshd = Sshd::key_only();
+    let link = Link::to_tcp(sshd.address(), Shape { window_bytes: 64 << 10, ..Shape::default() });
+    let mut bench = Bench::for_site(link.address(), "ed25519");
+    bench.overrides.keepalive = Some(Duration::from_millis(300));
+    block_on(async {
+        let Channel { mut writer, .. } = open(&bench, "cat >/dev/null").await;
+        writer.write(Bytes::from(vec![0; 1 << 20])).await.unwrap();
+        link.stall(Direction::Up);
+        link.stall(Direction::Down);
+        // The session blocks in a write, where no keepalive is counted.
+        let ended = loop {
+            if let Err(error) = writer.write(Bytes::from(vec![0; 1 << 20])).await {
+                break error;
+            }
+        };
+        assert!(matches!(ended, Error::Ended { .. }), "{ended}");
+    });
+}
+
+#[test]
+fn an_opening_costs_seven_round_trips() {
+    let sshd = Sshd::key_only();
+    let half = Duration::from_millis(100);
+    let link = Link::to_tcp(sshd.address(), Shape { latency: half, ..Shape::default() });
+    let bench = Bench::for_site(link.address(), "ed25519");
+    let start = std::time::Instant::now();
+    block_on(async { open(&bench, "true").await });
+    let trips = start.elapsed().as_secs_f64() / (2.0 * half.as_secs_f64());
+    assert!(trips < 8.5, "{trips:.1} round trips");
+    println!("{trips:.1} round trips");
 }
 
 #[test]

@@ -153,10 +153,29 @@ impl Handler for Scripted {
         &mut self,
         _channel: russh::Channel<russh::server::Msg>,
         reply: russh::server::ChannelOpenHandle,
-        _session: &mut Session,
+        session: &mut Session,
     ) -> Result<(), russh::Error> {
         reply.accept().await;
+        let (handle, seen) = (session.handle(), Arc::clone(&self.seen));
+        tokio::spawn(async move {
+            let opened = [
+                handle.channel_open_session().await.is_ok(),
+                handle.channel_open_forwarded_tcpip("a", 1, "b", 2).await.is_ok(),
+                handle.channel_open_x11("c", 3).await.is_ok(),
+                handle.channel_open_agent().await.is_ok(),
+            ];
+            seen.lock().unwrap().push(format!("opened {opened:?}"));
+        });
         Ok(())
+    }
+
+    async fn exec_request(
+        &mut self,
+        channel: russh::ChannelId,
+        _command: &[u8],
+        session: &mut Session,
+    ) -> Result<(), russh::Error> {
+        session.channel_success(channel)
     }
 }
 
@@ -194,11 +213,25 @@ fn play(offers: &'static [MethodKind], steps: Vec<Step>, human: Arc<Human>, line
         bench.know(&known);
         bench.deadlines.start = Duration::from_secs(2);
         let result = bench.connect(human.clone()).await;
-        let prompts = result.map(|transport| transport.facts().prompts);
+        let prompts = match result {
+            Ok(transport) => {
+                let prompts = transport.facts().prompts;
+                let channel = transport.into_channel("x").await.unwrap();
+                while !seen.lock().unwrap().iter().any(|line| line.starts_with("opened")) {
+                    channel.control.probe().await.unwrap();
+                }
+                Ok(prompts)
+            }
+            Err(error) => Err(error),
+        };
         serving.abort();
         prompts
     });
-    let seen = seen.lock().unwrap().clone();
+    let mut seen = seen.lock().unwrap().clone();
+    if result.is_ok() {
+        // Whatever a server opens towards us is refused.
+        assert_eq!(seen.pop().unwrap(), "opened [false, false, false, false]");
+    }
     Played { result, seen, human }
 }
 

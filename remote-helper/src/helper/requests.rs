@@ -92,15 +92,14 @@ impl Server {
 
     fn open_file(&mut self, stream: u32, request: Request) -> Result<(), Refusal> {
         let is_change = files::is_change(&request);
-        let Some(work) = files::work(request, &self.session) else {
+        let Some(task) = files::task(request, &self.session)? else {
             let message = "this helper has no streams of kind pty or dial".to_owned();
             return Err(refuse(Code::Unsupported, message));
         };
-        let (work, is_polite) = work?;
         if is_change {
             self.link.dispatched(stream, None, None);
         }
-        self.works.insert(stream, WorkStream::new(stream, work, is_polite));
+        self.works.insert(stream, WorkStream::new(stream, task.work, task.is_polite));
         Ok(())
     }
 

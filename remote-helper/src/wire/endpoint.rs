@@ -1,17 +1,22 @@
 //! The state machine that both ends of a line run: bytes and time in, events and bytes out.
 //!
-//! In which order to call it: [`Endpoint::handle_bytes`] with what arrived, then [`Endpoint::next_event`] until it
-//! is empty, then the commands ([`Endpoint::open`], [`Endpoint::send`], …), then [`Endpoint::transmit`] while the
-//! link takes bytes, and [`Endpoint::handle_time`] not later than [`Endpoint::next_time`]. Time is a [`Duration`]
-//! since any fixed moment, and never goes back.
+//! In which order to call it: [`Endpoint::handle_bytes`] with what arrived, at most 64 KiB at a time, then
+//! [`Endpoint::next_event`] until it is empty, then the commands ([`Endpoint::open`], [`Endpoint::send`], …), then
+//! [`Endpoint::transmit`] while the link takes bytes, and [`Endpoint::handle_time`] not later than
+//! [`Endpoint::next_time`]. Time is a [`Duration`] since any fixed moment, and never goes back.
+//!
+//! Memory, whatever the other end does: one incomplete frame (1 MiB), events for the bytes of one call, 8 MiB of
+//! control frames, 128 KiB a channel in the sending queue, and in the driver's hands what was lent and is not yet
+//! [`Endpoint::consumed`]. A driver that keeps arrived bytes joins small ones: a hostile end sends them one by one.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::frame::{CHANNEL_MASK, Decoder, FLAG_ACK, FLAG_END, Frame, FrameError, Kind};
+pub use super::error::ProtocolError;
+pub use super::event::Event;
+use super::frame::{CHANNEL_MASK, Decoder, FLAG_ACK, FLAG_END, Frame, Kind};
 use super::message::{
-    self, Bye, Cancel, Code, Dispatched, Hello, MessageError, Open, Outcome, Refusal, Request, Resize,
-    STREAMS_MAX, Start,
+    self, Bye, Cancel, Code, Dispatched, Hello, Open, Outcome, Refusal, Request, STREAMS_MAX, Start,
 };
 use super::receiving::Receiving;
 use super::sending::Sending;
@@ -31,6 +36,9 @@ const CLIENT_CREDIT: (u64, u64) = (32 << 20, 40 << 20);
 /// The same for the helper, whose memory is somebody else's login node.
 const HELPER_CREDIT: (u64, u64) = (2 << 20, 4 << 20);
 
+/// Pause between the pings that keep the round trip known while bulk moves.
+const PING_PAUSE: Duration = Duration::from_millis(250);
+
 /// Which end this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -38,148 +46,6 @@ pub enum Role {
     Client,
     /// The end that serves them.
     Helper,
-}
-
-/// Something that happened, for the driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// The helper introduced itself.
-    Hello(Box<Hello>),
-    /// The client answered the hello.
-    Start(Start),
-    /// The client opened a stream.
-    Open {
-        /// The stream.
-        stream: u32,
-        /// What it is to do.
-        request: Box<Request>,
-    },
-    /// A request crossed its execution boundary.
-    Dispatched {
-        /// The stream.
-        stream: u32,
-        /// What is known of it.
-        dispatched: Dispatched,
-    },
-    /// Bytes arrived. The driver tells by [`Endpoint::consumed`] when they are used.
-    Data {
-        /// The stream.
-        stream: u32,
-        /// Its channel.
-        channel: u8,
-        /// The bytes.
-        bytes: Vec<u8>,
-        /// Whether the channel ends with them.
-        end: bool,
-    },
-    /// The client wants the stream ended.
-    Cancel {
-        /// The stream.
-        stream: u32,
-        /// Whether output is of no use any more.
-        discard: bool,
-    },
-    /// The stream ended and did what it should.
-    Outcome {
-        /// The stream.
-        stream: u32,
-        /// How it ended.
-        outcome: Box<Outcome>,
-    },
-    /// The stream ended and could not do what it should.
-    Refusal {
-        /// The stream.
-        stream: u32,
-        /// Why.
-        refusal: Box<Refusal>,
-    },
-    /// A pseudo-terminal has a new size.
-    Resize {
-        /// The stream.
-        stream: u32,
-        /// The size.
-        size: Resize,
-    },
-    /// A ping came back after this time.
-    Pong {
-        /// The round trip.
-        round_trip: Duration,
-    },
-    /// The other end closes the line.
-    Bye(Bye),
-}
-
-/// A rule of the protocol that the other end broke. It ends the line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ProtocolError {
-    /// Bytes that are no frame.
-    #[error(transparent)]
-    Frame(#[from] FrameError),
-    /// A payload that is no message.
-    #[error(transparent)]
-    Message(#[from] MessageError),
-    /// A frame that this end never receives, or not at this time.
-    #[error("frame of kind {kind:?} is not due here")]
-    Unexpected {
-        /// Its kind.
-        kind: Kind,
-    },
-    /// A frame for a stream that was never opened, or an id used twice.
-    #[error("frame of kind {kind:?} for stream {stream}, which is not open")]
-    Stream {
-        /// Its kind.
-        kind: Kind,
-        /// Its stream.
-        stream: u32,
-    },
-    /// A channel that streams don't have.
-    #[error("stream {stream} has no channel {channel}")]
-    Channel {
-        /// The stream.
-        stream: u32,
-        /// The channel.
-        channel: u8,
-    },
-    /// More bytes than were lent, or more lent than can be counted.
-    #[error("stream {stream} exceeds the credit of its channel {channel}")]
-    Credit {
-        /// The stream.
-        stream: u32,
-        /// The channel.
-        channel: u8,
-    },
-    /// Bytes after a channel's end.
-    #[error("stream {stream} sends on its channel {channel} after its end")]
-    AfterEnd {
-        /// The stream.
-        stream: u32,
-        /// The channel.
-        channel: u8,
-    },
-    /// An acknowledgement of bytes that were not sent.
-    #[error("{acked} bytes are acknowledged, {sent} were sent")]
-    Ack {
-        /// Acknowledged bytes in all.
-        acked: u64,
-        /// Sent bytes in all.
-        sent: u64,
-    },
-    /// The other end asks and never reads.
-    #[error("{bytes} bytes of control frames wait, the limit is {most}")]
-    ControlQueue {
-        /// Bytes that wait.
-        bytes: usize,
-        /// The limit.
-        most: usize,
-    },
-    /// The other end speaks another version.
-    #[error("the other end speaks protocol {got}, this one {ours}")]
-    Version {
-        /// Its version.
-        got: u32,
-        /// Ours.
-        ours: u32,
-    },
 }
 
 /// One end of a line.
@@ -191,6 +57,8 @@ pub struct Endpoint {
     sending: Sending,
     receiving: Receiving,
     discarding: BTreeSet<u32>,
+    /// The first broken rule; nothing is taken after it.
+    failed: Option<ProtocolError>,
     greeted: bool,
     newest_stream: u32,
     received_bulk: u64,
@@ -213,6 +81,7 @@ impl Endpoint {
             sending: Sending::new(Window::new(most)),
             receiving: Receiving::new(window, budget),
             discarding: BTreeSet::new(),
+            failed: None,
             greeted: false,
             newest_stream: 0,
             received_bulk: 0,
@@ -260,13 +129,13 @@ impl Endpoint {
     /// Takes bytes that arrived.
     ///
     /// # Errors
-    /// [`ProtocolError`] on the first broken rule; the line is over then.
-    pub fn handle_bytes(&mut self, now: Duration, mut bytes: &[u8]) -> Result<(), ProtocolError> {
-        self.last_received = now;
-        while let Some(frame) = self.decoder.next_frame(&mut bytes)? {
-            self.handle_frame(now, frame)?;
+    /// [`ProtocolError`] on the first broken rule, and the same again on every later call; the line is over then.
+    pub fn handle_bytes(&mut self, now: Duration, bytes: &[u8]) -> Result<(), ProtocolError> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
         }
-        Ok(())
+        self.last_received = now;
+        self.handle_frames(now, bytes).inspect_err(|error| self.failed = Some(error.clone()))
     }
 
     /// The next thing that happened.
@@ -293,10 +162,13 @@ impl Endpoint {
     /// Opens a stream; at most [`STREAMS_MAX`] may be open, which the caller sees to.
     ///
     /// # Errors
-    /// [`ProtocolError`] when the request is too long for a frame.
+    /// [`ProtocolError`] when the request is too long for a frame, or after as many streams as there are numbers.
     pub fn open(&mut self, now: Duration, request: Request) -> Result<u32, ProtocolError> {
         let payload = message::encode("open", &Open { request })?;
-        let stream = self.newest_stream + 1;
+        let stream = self.newest_stream.checked_add(1).ok_or(ProtocolError::StreamsUsedUp)?;
+        if self.last_ping.is_none() {
+            self.ping(now)?;
+        }
         self.sending.push_control(Kind::Open, 0, stream, &payload)?;
         self.newest_stream = stream;
         self.sending.open(stream);
@@ -354,7 +226,8 @@ impl Endpoint {
         self.sending.push_last(stream, Kind::Refusal, &message::encode("refusal", refusal)?)
     }
 
-    /// Tells that bytes of a channel are used, so that the other end may send as many again.
+    /// Tells that bytes of a channel are used, so that the other end may send as many again. After the stream's end
+    /// it has no effect: whoever still holds bytes then bounds them by himself.
     ///
     /// # Errors
     /// [`ProtocolError`] when the control queue is full.
@@ -366,20 +239,19 @@ impl Endpoint {
         bytes: usize,
     ) -> Result<(), ProtocolError> {
         let round_trip = self.sending.window.latest().unwrap_or_default();
-        match self.receiving.handle_consumed(stream, channel, bytes, now, round_trip) {
+        match self.receiving.handle_consumed(now, (stream, channel), bytes, round_trip) {
             Some(lend) => self.sending.push_control(Kind::Credit, channel, stream, &lend.to_be_bytes()),
             None => Ok(()),
         }
     }
 
-    /// Sends a ping; its answer is [`Event::Pong`].
+    /// Sends a ping; its answer is [`Event::Pong`]. While 64 pings have no answer it sends no more.
     ///
     /// # Errors
     /// [`ProtocolError`] when the control queue is full.
     pub fn ping(&mut self, now: Duration) -> Result<(), ProtocolError> {
         self.last_ping = Some(now);
-        let token = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-        self.sending.push_control(Kind::Ping, 0, 0, &token.to_be_bytes())
+        self.sending.push_ping(now)
     }
 
     /// Closes the line with a reason.
@@ -393,18 +265,18 @@ impl Endpoint {
 
     /// When [`Endpoint::handle_time`] is next due; never while no bulk moves.
     pub fn next_time(&self) -> Option<Duration> {
-        let pause = self.ping_pause();
-        let active = [self.sending.last_bulk(), self.last_bulk_received].into_iter().flatten().max()?;
-        let last = self.last_ping.unwrap_or(active);
-        (self.sending.in_flight() > 0 || last < active + self.sending.window.period()).then(|| last + pause)
+        let moved = self.sending.last_bulk().max(self.last_bulk_received)?;
+        match self.last_ping {
+            None => Some(moved),
+            Some(last) => (last < moved).then_some(last + PING_PAUSE),
+        }
     }
 
-    /// Sends the pings that measure the delay while bulk moves, and lets the window follow them.
+    /// Sends the pings that keep the round trip known while bulk moves.
     ///
     /// # Errors
     /// [`ProtocolError`] when the control queue is full.
     pub fn handle_time(&mut self, now: Duration) -> Result<(), ProtocolError> {
-        self.sending.window.handle_time(now);
         match self.next_time() {
             Some(due) if due <= now => self.ping(now),
             _ => Ok(()),
@@ -419,8 +291,11 @@ impl Endpoint {
         }
     }
 
-    fn ping_pause(&self) -> Duration {
-        self.sending.window.period() / 4
+    fn handle_frames(&mut self, now: Duration, mut bytes: &[u8]) -> Result<(), ProtocolError> {
+        while let Some(frame) = self.decoder.next_frame(&mut bytes)? {
+            self.handle_frame(now, frame)?;
+        }
+        Ok(())
     }
 
     fn handle_frame(&mut self, now: Duration, frame: Frame) -> Result<(), ProtocolError> {
@@ -443,20 +318,15 @@ impl Endpoint {
             // The acknowledgement comes along so that a window that shrank below what is in flight never waits
             // for a flag on a frame that it does not let out.
             (_, Kind::Ping) => {
-                self.sending.push_control(Kind::Ack, 0, 0, &self.received_bulk.to_be_bytes())?;
+                self.sending.push_ack(self.received_bulk);
                 self.sending.push_control(Kind::Pong, 0, 0, payload)?;
             }
             (_, Kind::Pong) => self.handle_pong(now, payload)?,
-            (_, Kind::Ack) => self.sending.handle_ack(number(payload))?,
+            (_, Kind::Ack) => self.sending.handle_ack(now, number(payload))?,
             (_, Kind::Bye) => self.events.push_back(Event::Bye(message::parse("bye", payload)?)),
             (Role::Helper, Kind::Open) => self.handle_open(now, frame.stream, payload)?,
             (_, Kind::Data) => self.handle_data(now, frame)?,
-            (_, Kind::Credit) => {
-                let bytes = u32::try_from(number(payload)).unwrap_or(u32::MAX);
-                if self.is_open(kind, frame.stream)? {
-                    self.sending.handle_credit(frame.stream, frame.flags & CHANNEL_MASK, bytes)?;
-                }
-            }
+            (_, Kind::Credit) => self.handle_credit(&frame)?,
             _ => self.handle_message(frame)?,
         }
         Ok(())
@@ -509,9 +379,8 @@ impl Endpoint {
         }
         let Open { request } = message::parse("open", payload)?;
         self.newest_stream = stream;
-        self.sending.open(stream);
-        self.receiving.open(stream, now);
-        if self.receiving.len() > STREAMS_MAX {
+        if self.receiving.len() >= STREAMS_MAX {
+            // Not a stream, so that a client that opens and never reads fills no more than the control queue.
             let refusal = Refusal {
                 code: Code::Busy,
                 message: format!("{STREAMS_MAX} streams are open, which is the limit"),
@@ -519,27 +388,50 @@ impl Endpoint {
                 errno: None,
                 which: None,
             };
-            return self.refuse(stream, &refusal);
+            return self.sending.push_control(
+                Kind::Refusal,
+                0,
+                stream,
+                &message::encode("refusal", &refusal)?,
+            );
         }
+        self.sending.open(stream);
+        self.receiving.open(stream, now);
         self.events.push_back(Event::Open { stream, request: Box::new(request) });
         Ok(())
     }
 
+    fn handle_credit(&mut self, frame: &Frame) -> Result<(), ProtocolError> {
+        let (stream, channel) = (frame.stream, frame.flags & CHANNEL_MASK);
+        let bytes = u32::try_from(number(&frame.payload)).unwrap_or(u32::MAX);
+        if !self.is_open(Kind::Credit, stream)? {
+            return Ok(());
+        }
+        if !self.sends_on(channel) {
+            return Err(ProtocolError::Channel { stream, channel });
+        }
+        self.sending.handle_credit(stream, channel, bytes)
+    }
+
     fn handle_data(&mut self, now: Duration, frame: Frame) -> Result<(), ProtocolError> {
         let Frame { kind, flags, stream, payload } = frame;
+        let (channel, end) = (flags & CHANNEL_MASK, flags & FLAG_END != 0);
+        // An empty frame that ends nothing costs no credit, so there could be any number of them.
+        if payload.is_empty() && !end {
+            return Err(ProtocolError::Empty { stream });
+        }
         self.received_bulk += payload.len() as u64;
         self.last_bulk_received = Some(now);
         if flags & FLAG_ACK != 0 {
-            self.sending.push_control(Kind::Ack, 0, 0, &self.received_bulk.to_be_bytes())?;
+            self.sending.push_ack(self.received_bulk);
         }
         if !self.is_open(kind, stream)? {
             return Ok(());
         }
-        let (channel, end) = (flags & CHANNEL_MASK, flags & FLAG_END != 0);
-        if (channel == STDIN) != (self.role == Role::Helper) {
+        if usize::from(channel) >= CHANNELS || self.sends_on(channel) {
             return Err(ProtocolError::Channel { stream, channel });
         }
-        self.receiving.handle_data(stream, channel, payload.len(), end)?;
+        self.receiving.handle_data(now, (stream, channel), payload.len(), end)?;
         if self.discarding.contains(&stream) {
             return self.consumed(now, stream, channel, payload.len());
         }
@@ -548,12 +440,8 @@ impl Endpoint {
     }
 
     fn handle_pong(&mut self, now: Duration, payload: &[u8]) -> Result<(), ProtocolError> {
-        let sent = Duration::from_micros(number(payload));
-        if self.last_ping.is_none_or(|last| sent > last) {
-            return Err(ProtocolError::Unexpected { kind: Kind::Pong });
-        }
-        let round_trip = now.saturating_sub(sent);
-        self.sending.window.handle_round_trip(round_trip);
+        let round_trip = self.sending.handle_pong(now, number(payload));
+        let round_trip = round_trip.ok_or(ProtocolError::Unexpected { kind: Kind::Pong })?;
         self.events.push_back(Event::Pong { round_trip });
         Ok(())
     }
@@ -566,12 +454,22 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Whether a stream is open. One that has ended is not: what the other end sent before it knew is ignored.
+    /// Whether this end is the one that sends on a channel.
+    fn sends_on(&self, channel: u8) -> bool {
+        match self.role {
+            Role::Client => channel == STDIN,
+            Role::Helper => channel == STDOUT || channel == STDERR,
+        }
+    }
+
+    /// Whether a stream is open. What a client sent before it knew that its stream had ended is ignored; a helper
+    /// has nothing to say after a stream's last frame.
     fn is_open(&self, kind: Kind, stream: u32) -> Result<bool, ProtocolError> {
-        if stream > self.newest_stream {
+        let open = self.receiving.has_stream(stream);
+        if stream > self.newest_stream || (self.role == Role::Client && !open) {
             return Err(ProtocolError::Stream { kind, stream });
         }
-        Ok(self.receiving.has_stream(stream))
+        Ok(open)
     }
 }
 

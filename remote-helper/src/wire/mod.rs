@@ -6,14 +6,17 @@
 
 pub mod byte_text;
 pub mod endpoint;
+mod error;
+mod event;
 pub mod frame;
 pub mod message;
 mod receiving;
+mod send_channel;
 pub mod sending;
 pub mod window;
 
 pub use byte_text::ByteText;
-pub use endpoint::{Endpoint, Event, Role};
+pub use endpoint::{Endpoint, Event, ProtocolError, Role};
 pub use frame::{Frame, FrameError, Header, Kind};
 
 /// Version of the protocol that this crate speaks; the hello carries it and both ends check it.

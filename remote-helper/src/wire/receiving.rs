@@ -1,4 +1,10 @@
 //! The receiving half's credits: how many bytes each channel of each stream may still send to us.
+//!
+//! What was lent has arrived or may arrive at any time, so it is memory that is spoken for. A channel is always
+//! owed up to its window, which begins at [`CREDIT_BYTES_START`]; it doubles while the consumer keeps up with all
+//! that the window lets through in two round trips, as long as the budget of all streams together allows, and
+//! falls when the consumer stalls. Credit that is lent cannot be taken back, so a channel is charged to the
+//! budget with what it holds and may still get, also after its window fell.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,9 +14,9 @@ use super::sending::CREDIT_BYTES_START;
 
 /// Credit that a consumer falls to after it did not read for [`STALLED_AFTER`].
 const WINDOW_STALLED: u64 = 64 << 10;
-/// How long a consumer may leave bytes unread before it counts as slow.
+/// How long a consumer may leave bytes unread before it counts as stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-/// The pace that a consumer has to exceed for its window to grow, where round trips are shorter.
+/// The time in which a consumer has to use its window for it to grow, where two round trips are shorter.
 const GROWTH_PACE: Duration = Duration::from_millis(4);
 
 /// Credits of all streams of one end.
@@ -30,9 +36,11 @@ struct ReceiveChannel {
     /// Arrived and not yet consumed.
     held: u64,
     ended: bool,
+    /// When the window was last used up, and how much of it was consumed since.
     mark: Duration,
     consumed: u64,
-    last_consumed: Duration,
+    /// When the consumer last took something, or first could.
+    waiting_since: Duration,
 }
 
 impl ReceiveChannel {
@@ -44,25 +52,35 @@ impl ReceiveChannel {
             ended: false,
             mark: now,
             consumed: 0,
-            last_consumed: now,
+            waiting_since: now,
         }
+    }
+
+    /// Bytes that this channel takes from the budget.
+    fn charge(&self) -> u64 {
+        self.window.max(self.lent + self.held).saturating_sub(CREDIT_BYTES_START)
+    }
+
+    /// Fits the window to the consumer, which has just taken `bytes` of what is held.
+    fn adapt(&mut self, now: Duration, pace: Duration, bytes: u64, most: u64) {
+        let stalled = now.saturating_sub(self.waiting_since) > STALLED_AFTER && self.held > WINDOW_STALLED;
+        self.waiting_since = now;
+        self.consumed += bytes;
+        if stalled {
+            self.window = WINDOW_STALLED;
+        } else if self.consumed < self.window {
+            return;
+        } else if now.saturating_sub(self.mark) <= pace {
+            self.window = (self.window * 2).min(most.max(self.window));
+        }
+        self.consumed = 0;
+        self.mark = now;
     }
 }
 
 impl Receiving {
     pub(super) fn new(window_most: u64, budget: u64) -> Self {
         Receiving { streams: BTreeMap::new(), window_most, budget }
-    }
-
-    pub(super) fn open(&mut self, stream: u32, now: Duration) {
-        self.streams.insert(stream, std::array::from_fn(|_| ReceiveChannel::new(now)));
-    }
-
-    pub(super) fn forget(&mut self, stream: u32) {
-        if let Some(channels) = self.streams.remove(&stream) {
-            let extra = |channel: &ReceiveChannel| channel.window.saturating_sub(CREDIT_BYTES_START);
-            self.budget += channels.iter().map(extra).sum::<u64>();
-        }
     }
 
     pub(super) fn has_stream(&self, stream: u32) -> bool {
@@ -73,11 +91,21 @@ impl Receiving {
         self.streams.len()
     }
 
+    pub(super) fn open(&mut self, stream: u32, now: Duration) {
+        self.streams.insert(stream, std::array::from_fn(|_| ReceiveChannel::new(now)));
+    }
+
+    pub(super) fn forget(&mut self, stream: u32) {
+        if let Some(channels) = self.streams.remove(&stream) {
+            self.budget += channels.iter().map(ReceiveChannel::charge).sum::<u64>();
+        }
+    }
+
     /// Takes the arrival of bytes.
     pub(super) fn handle_data(
         &mut self,
-        stream: u32,
-        number: u8,
+        now: Duration,
+        (stream, number): (u32, u8),
         bytes: usize,
         end: bool,
     ) -> Result<(), ProtocolError> {
@@ -89,6 +117,9 @@ impl Receiving {
         let bytes = bytes as u64;
         channel.lent =
             channel.lent.checked_sub(bytes).ok_or(ProtocolError::Credit { stream, channel: number })?;
+        if channel.held == 0 {
+            channel.waiting_since = now;
+        }
         channel.held += bytes;
         channel.ended = end;
         Ok(())
@@ -97,41 +128,23 @@ impl Receiving {
     /// Takes that the consumer is done with bytes. Returns how many to lend anew, if it is worth a frame.
     pub(super) fn handle_consumed(
         &mut self,
-        stream: u32,
-        number: u8,
-        bytes: usize,
         now: Duration,
+        (stream, number): (u32, u8),
+        bytes: usize,
         round_trip: Duration,
     ) -> Option<u32> {
         let (window_most, budget) = (self.window_most, self.budget);
         let channel = self.channel(stream, number)?;
+        let before = channel.charge();
+        let most = window_most.min(CREDIT_BYTES_START + before + budget);
         let bytes = (bytes as u64).min(channel.held);
+        channel.adapt(now, (round_trip * 2).max(GROWTH_PACE), bytes, most);
         channel.held -= bytes;
-        channel.consumed += bytes;
-        let before = channel.window;
-        if now.saturating_sub(channel.last_consumed) > STALLED_AFTER && channel.held + bytes > WINDOW_STALLED
-        {
-            channel.window = WINDOW_STALLED;
-            channel.consumed = 0;
-            channel.mark = now;
-        } else if channel.consumed >= channel.window {
-            let pace = (round_trip * 2).max(GROWTH_PACE);
-            let grown = (channel.window * 2).min(window_most);
-            if now.saturating_sub(channel.mark) <= pace && grown - channel.window <= budget {
-                channel.window = grown;
-            }
-            channel.consumed = 0;
-            channel.mark = now;
-        }
-        channel.last_consumed = now;
-        let (after, ended) = (channel.window, channel.ended);
-        let missing = after.saturating_sub(channel.lent + channel.held);
-        let lend = (!ended && missing >= after / 4)
-            .then_some(missing)
-            .and_then(|missing| u32::try_from(missing).ok());
+        let missing = channel.window.saturating_sub(channel.lent + channel.held);
+        let lend = u32::try_from(missing).ok().filter(|_| !channel.ended && missing >= channel.window / 4);
         channel.lent += u64::from(lend.unwrap_or(0));
-        let extra = |window: u64| window.saturating_sub(CREDIT_BYTES_START);
-        self.budget = (self.budget + extra(before)).saturating_sub(extra(after));
+        let after = channel.charge();
+        self.budget = (budget + before).saturating_sub(after);
         lend
     }
 

@@ -5,25 +5,34 @@ use super::Failure;
 /// Options found, in order, under their long names; flags have an empty value.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    options: Vec<(String, String)>,
+    options: Vec<(&'static str, String)>,
     pub(super) rest: Vec<String>,
 }
 
 impl Parsed {
     pub(super) fn has(&self, name: &str) -> bool {
-        self.options.iter().any(|(found, _)| found == name)
+        self.value(name).is_some()
     }
 
     /// The last value given wins.
     pub(super) fn value(&self, name: &str) -> Option<&str> {
-        let mut found = self.options.iter().rev();
-        found.find(|(found, _)| found == name).map(|(_, value)| value.as_str())
+        let mut options = self.options.iter().rev();
+        options.find(|(found, _)| *found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The last value given, at its commas; empty where none was given.
-    pub(super) fn list(&self, name: &str) -> Vec<String> {
-        let values = self.value(name).unwrap_or_default().split(',');
-        values.filter(|value| !value.is_empty()).map(str::to_owned).collect()
+    /// Says whether one of the option's comma-separated values is among `values`, or it was not given.
+    pub(super) fn admits(&self, name: &str, values: &[&str]) -> bool {
+        self.value(name).is_none_or(|list| {
+            list.split(',').any(|wanted| values.iter().any(|value| value.eq_ignore_ascii_case(wanted)))
+        })
+    }
+
+    /// The ids among an option's values and arguments; others get Slurm's complaint.
+    pub(super) fn ids(&self, name: &str, complaint: &str) -> Result<Vec<u64>, Failure> {
+        let words = self.value(name).into_iter().chain(self.rest.iter().map(String::as_str));
+        let words = words.flat_map(|list| list.split(','));
+        let ids = words.map(|id| id.parse().map_err(|_| Failure::new(1, format!("{complaint}{id}\n"))));
+        ids.collect()
     }
 
     /// Takes options from elsewhere, weaker than those already here.
@@ -45,86 +54,52 @@ pub(super) struct Grammar {
 impl Grammar {
     pub(super) fn parse(&self, arguments: &[String]) -> Result<Parsed, Failure> {
         let mut parsed = Parsed::default();
-        let mut arguments = arguments.iter();
+        let mut arguments = arguments.iter().cloned();
         while let Some(argument) = arguments.next() {
             if argument == "--" {
                 break;
             } else if let Some(long) = argument.strip_prefix("--") {
-                self.long(long, &mut arguments, &mut parsed)?;
+                let (name, inline) =
+                    long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value.to_owned())));
+                let known = self.entry(|_, known| known == name);
+                let unknown = || self.failure(format!("unrecognized option '{argument}'"));
+                let (name, takes) = known.ok_or_else(unknown)?;
+                let value = if takes { inline.or_else(|| arguments.next()) } else { Some(String::new()) };
+                let missing = || self.failure(format!("option '--{name}' requires an argument"));
+                parsed.options.push((name, value.ok_or_else(missing)?));
             } else if argument.len() > 1 && argument.starts_with('-') {
-                self.short(argument, &mut arguments, &mut parsed)?;
+                let mut letters = argument.chars().skip(1);
+                while let Some(letter) = letters.next() {
+                    let known = self.entry(|short, _| short.starts_with(letter));
+                    let unknown = || self.failure(format!("invalid option -- '{letter}'"));
+                    let (name, takes) = known.ok_or_else(unknown)?;
+                    let inline: String = if takes { letters.by_ref().collect() } else { String::new() };
+                    let value = if takes && inline.is_empty() { arguments.next() } else { Some(inline) };
+                    let missing = || self.failure(format!("option requires an argument -- '{letter}'"));
+                    parsed.options.push((name, value.ok_or_else(missing)?));
+                }
             } else {
-                parsed.rest.push(argument.clone());
+                parsed.rest.push(argument);
                 if self.in_order {
                     break;
                 }
             }
         }
-        parsed.rest.extend(arguments.cloned());
+        parsed.rest.extend(arguments);
         Ok(parsed)
     }
 
-    fn entries(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
-        self.table.split_whitespace().filter_map(|entry| {
+    /// The first entry whose short and long name suit: its long name, and whether it takes a value.
+    fn entry(&self, suits: impl Fn(&str, &str) -> bool) -> Option<(&'static str, bool)> {
+        self.table.split_whitespace().find_map(|entry| {
             let (short, long) = entry.split_once('/')?;
-            Some((short, long.trim_end_matches('='), long.ends_with('=')))
+            let name = long.trim_end_matches('=');
+            suits(short, name).then_some((name, long.ends_with('=')))
         })
-    }
-
-    fn long<'a>(
-        &self,
-        text: &str,
-        following: &mut impl Iterator<Item = &'a String>,
-        parsed: &mut Parsed,
-    ) -> Result<(), Failure> {
-        let (name, inline) = match text.split_once('=') {
-            Some((name, value)) => (name, Some(value.to_owned())),
-            None => (text, None),
-        };
-        let found = self.entries().find(|(_, long, _)| *long == name);
-        let (_, name, takes) =
-            found.ok_or_else(|| self.failure(format!("unrecognized option '--{text}'")))?;
-        let value = match (takes, inline) {
-            (true, None) => following.next().cloned(),
-            (_, inline) => Some(inline.unwrap_or_default()),
-        };
-        let value = value.ok_or_else(|| self.failure(format!("option '--{name}' requires an argument")))?;
-        parsed.options.push((name.to_owned(), value));
-        Ok(())
-    }
-
-    fn short<'a>(
-        &self,
-        text: &str,
-        following: &mut impl Iterator<Item = &'a String>,
-        parsed: &mut Parsed,
-    ) -> Result<(), Failure> {
-        for (at, letter) in text.char_indices().skip(1) {
-            let mut spelled = [0; 4];
-            let letter: &str = letter.encode_utf8(&mut spelled);
-            let found = self.entries().find(|(short, _, _)| *short == letter);
-            let (_, name, takes) =
-                found.ok_or_else(|| self.failure(format!("invalid option -- '{letter}'")))?;
-            if !takes {
-                parsed.options.push((name.to_owned(), String::new()));
-                continue;
-            }
-            let inline = text.get(at + letter.len()..).unwrap_or_default();
-            let value = match inline {
-                "" => following.next().map(String::as_str),
-                inline => Some(inline),
-            };
-            let value =
-                value.ok_or_else(|| self.failure(format!("option requires an argument -- '{letter}'")))?;
-            parsed.options.push((name.to_owned(), value.to_owned()));
-            break;
-        }
-        Ok(())
     }
 
     fn failure(&self, what: String) -> Failure {
         let command = self.command;
-        let text = format!("{command}: {what}\nTry \"{command} --help\" for more information");
-        Failure::new(self.code, text)
+        Failure::new(self.code, format!("{command}: {what}\nTry \"{command} --help\" for more information\n"))
     }
 }

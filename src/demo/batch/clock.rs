@@ -1,67 +1,61 @@
 //! Times as Slurm prints and reads them.
 
+use jiff::Timestamp;
+use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use jiff::{Timestamp, civil};
 
 /// Now, in seconds since 1970.
 pub(super) fn now() -> i64 {
     Timestamp::now().as_second()
 }
 
-/// `2026-11-30T14:27:24` in local time.
-pub(super) fn stamp(seconds: i64) -> String {
-    Timestamp::from_second(seconds).map_or_else(
-        |_| "Unknown".to_owned(),
-        |time| {
-            let local = time.to_zoned(TimeZone::system());
-            local.strftime("%Y-%m-%dT%H:%M:%S").to_string()
-        },
+/// `2026-11-30T14:27:24` in local time, or the word for a time that isn't.
+pub(super) fn stamp(seconds: Option<i64>, none: &str) -> String {
+    let time = seconds.and_then(|seconds| Timestamp::from_second(seconds).ok());
+    time.map_or_else(
+        || none.to_owned(),
+        |time| time.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string(),
     )
 }
 
 /// `[D-]HH:MM:SS`, as sacct and scontrol print durations.
 pub(super) fn full(seconds: i64) -> String {
-    let (days, hours, minutes, seconds) = split(seconds);
-    let day = if days > 0 { format!("{days}-") } else { String::new() };
-    format!("{day}{hours:02}:{minutes:02}:{seconds:02}")
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours / 24, hours % 24) {
+        (0, hours) => format!("{hours:02}:{minutes:02}:{seconds:02}"),
+        (days, hours) => format!("{days}-{hours:02}:{minutes:02}:{seconds:02}"),
+    }
 }
 
-/// `M:SS`, `H:MM:SS` or `D-HH:MM:SS`, as squeue and sinfo print durations.
+/// `M:SS`, `H:MM:SS` or `D-HH:MM:SS`, as squeue prints durations.
 pub(super) fn brief(seconds: i64) -> String {
-    match split(seconds) {
-        (0, 0, minutes, seconds) => format!("{minutes}:{seconds:02}"),
-        (0, hours, minutes, seconds) => format!("{hours}:{minutes:02}:{seconds:02}"),
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{rest:02}"),
+        1..24 => format!("{hours}:{minutes:02}:{rest:02}"),
         _ => full(seconds),
     }
 }
 
-fn split(seconds: i64) -> (i64, i64, i64, i64) {
-    let seconds = seconds.max(0);
-    (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
-}
-
 /// Reads `M`, `M:S`, `H:M:S`, `D-H`, `D-H:M` or `D-H:M:S` as seconds. Unlike Slurm, seconds count.
 pub(super) fn parse_limit(text: &str) -> Option<i64> {
-    let (days, rest) = match text.split_once('-') {
-        Some((days, rest)) => (Some(days.parse::<i64>().ok()?), rest),
-        None => (None, text),
-    };
-    let parts: Vec<i64> =
-        rest.split(':').map(|part| part.parse().ok().filter(|part| *part >= 0)).collect::<Option<_>>()?;
-    let seconds = match (days.is_some(), parts.as_slice()) {
-        (true, [h]) => h.checked_mul(3600)?,
-        (true, [h, m]) => h.checked_mul(3600)?.checked_add(m.checked_mul(60)?)?,
-        (false, [m]) => m.checked_mul(60)?,
-        (false, [m, s]) => m.checked_mul(60)?.checked_add(*s)?,
-        (_, [h, m, s]) => h.checked_mul(3600)?.checked_add(m.checked_mul(60)?.checked_add(*s)?)?,
+    let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
+    let parts = rest.split(':').map(|part| part.parse::<u32>().ok().map(i64::from));
+    let parts = parts.collect::<Option<Vec<_>>>()?;
+    let (hours, minutes, seconds) = match (days, parts.as_slice()) {
+        (Some(_), [hours]) => (*hours, 0, 0),
+        (Some(_), [hours, minutes]) => (*hours, *minutes, 0),
+        (None, [minutes]) => (0, *minutes, 0),
+        (None, [minutes, seconds]) => (0, *minutes, *seconds),
+        (_, [hours, minutes, seconds]) => (*hours, *minutes, *seconds),
         _ => return None,
     };
-    seconds.checked_add(days.unwrap_or(0).checked_mul(86_400)?)
+    let days = days.map_or(Some(0), |days| days.parse::<u32>().ok().map(i64::from))?;
+    Some(days * 86_400 + hours * 3600 + minutes * 60 + seconds)
 }
 
 /// Reads a local `YYYY-MM-DD[THH:MM[:SS]]`; `None` for the other ways to say a time.
 pub(super) fn parse_stamp(text: &str) -> Option<i64> {
-    let time: civil::DateTime = text.parse().ok()?;
-    let zoned = time.to_zoned(TimeZone::system()).ok()?;
-    Some(zoned.timestamp().as_second())
+    let time: DateTime = text.parse().ok()?;
+    Some(time.to_zoned(TimeZone::system()).ok()?.timestamp().as_second())
 }

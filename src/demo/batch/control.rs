@@ -6,31 +6,25 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
 use super::arguments::Grammar;
-use super::store::{Job, State, Store, parse_id};
+use super::store::{Job, State, Store};
 use super::submit::start_runner;
-use super::{Answer, CLUSTER_NAME, Failure, NODE, NODE_CPUS, PARTITION, VERSION, clock};
+use super::{Answer, Failure, NODE, NODE_CPUS, PARTITION, clock, report};
 use crate::demo::account::current_user;
 
 const SCANCEL: Grammar = Grammar {
     command: "scancel",
-    table: "s/signal= u/user= n/name= -/me t/state= b/batch f/full v/verbose Q/quiet V/version",
+    table: "s/signal= u/user= n/name= -/me M/clusters= b/batch f/full v/verbose Q/quiet",
     in_order: false,
     code: 1,
 };
-
 const SCONTROL: Grammar = Grammar {
     command: "scontrol",
-    table: "o/oneliner d/details a/all Q/quiet v/verbose V/version",
+    table: "o/oneliner d/details a/all M/clusters= Q/quiet",
     in_order: false,
     code: 1,
 };
-
-const SINFO: Grammar = Grammar {
-    command: "sinfo",
-    table: "h/noheader a/all s/summarize N/Node o/format= p/partition= V/version",
-    in_order: false,
-    code: 1,
-};
+const SINFO: Grammar =
+    Grammar { command: "sinfo", table: "h/noheader a/all o/format= p/partition=", in_order: false, code: 1 };
 
 const NO_SUCH_JOB: &str = "Invalid job id specified";
 
@@ -38,13 +32,9 @@ const NO_SUCH_JOB: &str = "Invalid job id specified";
 pub(super) fn cancel(store: &Store, wanted: impl Fn(&Job) -> bool) -> io::Result<Vec<u64>> {
     let lock = store.lock()?;
     let mut cancelled = Vec::new();
-    for mut job in store.jobs()? {
-        if !job.active() || !wanted(&job) {
-            continue;
-        }
+    for mut job in store.jobs()?.into_iter().filter(|job| job.active() && wanted(job)) {
         job.cancelled_by = Some(geteuid().as_raw());
         if job.state == State::Pending {
-            job.reason = job.held.then(|| "JobHeldUser".to_owned());
             job.state = State::Cancelled;
             job.ended = Some(clock::now());
         }
@@ -54,91 +44,67 @@ pub(super) fn cancel(store: &Store, wanted: impl Fn(&Job) -> bool) -> io::Result
     Ok(cancelled)
 }
 
-pub(super) fn scancel(store: &Store, arguments: &[String]) -> Result<Answer, Failure> {
+pub(super) fn scancel(store: &Store, arguments: &[String]) -> Answer {
     let options = SCANCEL.parse(arguments)?;
-    if options.has("version") {
-        return Ok(VERSION.to_owned().into());
-    }
-    let ids = options
-        .rest
-        .iter()
-        .flat_map(|argument| argument.split(','))
-        .map(|id| parse_id(id, "scancel: error: Invalid job id "))
-        .collect::<Result<Vec<_>, _>>()?;
+    let ids = options.ids("-", "scancel: error: Invalid job id ")?;
     let me = options.has("me").then(current_user);
-    let user = options.value("user").map(str::to_owned).or(me);
-    let name = options.value("name");
-    if ids.is_empty() && user.is_none() && name.is_none() {
-        return Err(Failure::new(1, "scancel: error: No job identification provided"));
+    if ids.is_empty() && me.is_none() && !options.has("user") && !options.has("name") {
+        return Err(Failure::new(1, "scancel: error: No job identification provided\n"));
     }
     let wanted = |job: &Job| {
         (ids.is_empty() || ids.contains(&job.id))
-            && user.as_ref().is_none_or(|user| *user == job.user)
-            && name.is_none_or(|name| name == job.name)
+            && options.admits("user", &[&job.user])
+            && options.admits("name", &[&job.name])
+            && me.as_ref().is_none_or(|me| *me == job.user)
     };
     let hit = match options.value("signal") {
         Some(signal) => send(store, signal, wanted)?,
         None => cancel(store, wanted)?,
     };
-    let mut stderr = String::new();
+    // Without -v Slurm says nothing, and its exit code is 0 either way.
+    let mut told = String::new();
     for id in ids.iter().filter(|_| options.has("verbose")) {
-        stderr.push_str(&format!("scancel: Terminating job {id}\n"));
+        told.push_str(&format!("scancel: Terminating job {id}\n"));
         if !hit.contains(id) {
             let known = store.job(*id)?.is_some_and(|job| job.remembered());
             let why = if known { "Job/step already completing or completed" } else { NO_SUCH_JOB };
-            stderr.push_str(&format!("scancel: error: Kill job error on job id {id}: {why}\n"));
+            told.push_str(&format!("scancel: error: Kill job error on job id {id}: {why}\n"));
         }
     }
-    // Without -v Slurm says nothing, and the exit code is 0 either way.
-    let stdout = String::new();
-    Ok(Answer { stdout, stderr })
+    Err(Failure::new(0, told))
 }
 
-fn send(store: &Store, signal: &str, wanted: impl Fn(&Job) -> bool) -> Result<Vec<u64>, Failure> {
-    let name = format!("SIG{}", signal.trim_start_matches("SIG"));
-    let parsed = match signal.parse::<i32>() {
-        Ok(number) => Signal::try_from(number).ok(),
-        Err(_) => name.parse().ok(),
-    };
-    let signal =
-        parsed.ok_or_else(|| Failure::new(1, format!("scancel: error: Unknown job signal: {signal}")))?;
+fn send(store: &Store, text: &str, wanted: impl Fn(&Job) -> bool) -> Result<Vec<u64>, Failure> {
+    let named = format!("SIG{}", text.trim_start_matches("SIG")).parse().ok();
+    let signal: Option<Signal> = named.or(text.parse::<i32>().ok().and_then(|number| number.try_into().ok()));
+    let unknown = || Failure::new(1, format!("scancel: error: Unknown job signal: {text}\n"));
+    let signal = signal.ok_or_else(unknown)?;
     let mut hit = Vec::new();
     for job in store.jobs()?.into_iter().filter(|job| job.active() && wanted(job)) {
-        if let Some(group) = job.group {
-            // One that has just ended is no error here, as with Slurm.
-            if let Err(error) = killpg(Pid::from_raw(group), signal)
-                && error != nix::Error::ESRCH
-            {
-                return Err(io::Error::from(error).into());
-            }
-        }
         hit.push(job.id);
+        match job.group.map_or(Ok(()), |group| killpg(Pid::from_raw(group), signal)) {
+            Ok(()) | Err(nix::Error::ESRCH) => {}
+            Err(error) => return Err(io::Error::from(error).into()),
+        }
     }
     Ok(hit)
 }
 
-pub(super) fn scontrol(store: &Store, arguments: &[String]) -> Result<Answer, Failure> {
+pub(super) fn scontrol(store: &Store, arguments: &[String]) -> Answer {
     let options = SCONTROL.parse(arguments)?;
-    if options.has("version") {
-        return Ok(VERSION.to_owned().into());
-    }
     let words: Vec<&str> = options.rest.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["show", "job" | "jobs", ids @ ..] => show(store, ids, options.has("oneliner")),
-        ["show", "config"] => {
-            Ok(format!("ClusterName             = {CLUSTER_NAME}\nMinJobAge               = 300 sec\n")
-                .into())
-        }
-        ["ping"] => Ok("Slurmctld(primary) at login1 is UP\n".to_owned().into()),
+        ["show", "partition" | "partitions", ..] => Ok(partition()),
         ["hold", ids @ ..] => hold(store, ids, true),
         ["release", ids @ ..] => hold(store, ids, false),
-        _ => Err(Failure::new(1, format!("invalid keyword: {}", words.join(" ")))),
+        _ => Err(Failure::new(1, format!("invalid keyword: {}\n", words.join(" ")))),
     }
 }
 
-fn hold(store: &Store, ids: &[&str], held: bool) -> Result<Answer, Failure> {
+fn hold(store: &Store, ids: &[&str], held: bool) -> Answer {
     for id in ids.iter().flat_map(|ids| ids.split(',')) {
-        let refused = |why| Failure::new(1, format!("{why} for job {id}\nslurm_suspend error: {why}"));
+        let refused = |why| Failure::new(1, format!("{why} for job {id}\nslurm_suspend error: {why}\n"));
         let lock = store.lock()?;
         let job = id.parse().ok().map_or(Ok(None), |id| store.job(id))?;
         let mut job = job.filter(Job::remembered).ok_or_else(|| refused(NO_SUCH_JOB))?;
@@ -152,120 +118,107 @@ fn hold(store: &Store, ids: &[&str], held: bool) -> Result<Answer, Failure> {
     if !held {
         start_runner()?;
     }
-    Ok(Answer::default())
+    Ok(String::new())
 }
 
-fn show(store: &Store, ids: &[&str], one_line: bool) -> Result<Answer, Failure> {
-    let jobs: Vec<Job> = store.jobs()?.into_iter().filter(Job::remembered).collect();
-    let wanted = |job: &&Job| {
-        ids.is_empty() || ids.iter().flat_map(|ids| ids.split(',')).any(|id| id == job.id.to_string())
-    };
-    let texts: Vec<String> = jobs
-        .iter()
-        .filter(wanted)
-        .map(|job| {
-            let lines = layout(job, &jobs);
-            if one_line { lines.join(" ") + " \n" } else { lines.join("\n   ") + "\n   \n\n" }
-        })
-        .collect();
-    match texts.is_empty() {
-        true if ids.is_empty() => Ok("No jobs in the system\n".to_owned().into()),
-        true => Err(Failure::new(1, format!("slurm_load_jobs error: {NO_SUCH_JOB}"))),
-        false => Ok(texts.concat().into()),
+fn show(store: &Store, ids: &[&str], one_line: bool) -> Answer {
+    let mut jobs = store.jobs()?;
+    jobs.retain(Job::remembered);
+    let ids: Vec<&str> = ids.iter().flat_map(|ids| ids.split(',')).collect();
+    let mut text = String::new();
+    for job in jobs.iter().filter(|job| ids.is_empty() || ids.contains(&job.id.to_string().as_str())) {
+        let lines = layout(job, &jobs);
+        text += &if one_line {
+            lines.replace('\n', " ") + " \n"
+        } else {
+            lines.replace('\n', "\n   ") + "\n   \n\n"
+        };
+    }
+    match (text.is_empty(), ids.is_empty()) {
+        (true, true) => Ok("No jobs in the system\n".to_owned()),
+        (true, false) => Err(Failure::new(1, format!("slurm_load_jobs error: {NO_SUCH_JOB}\n"))),
+        (false, _) => Ok(text),
     }
 }
 
-/// The lines that `scontrol show job` prints; the second and later ones are indented there.
-fn layout(job: &Job, jobs: &[Job]) -> Vec<String> {
+/// The one partition, always on one line.
+fn partition() -> String {
+    format!(
+        "PartitionName={PARTITION} AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \
+         DefaultTime=00:05:00 Hidden=NO MaxNodes=1 MaxTime=1-00:00:00 MinNodes=0 Nodes={NODE} State=UP \
+         TotalCPUs={NODE_CPUS} TotalNodes=1\n"
+    )
+}
+
+/// The lines of `scontrol show job`; all but the first are indented there.
+fn layout(job: &Job, jobs: &[Job]) -> String {
     let Job { id, name, user, uid, gid, account, qos, cpus, memory, work_dir, stdout, stderr, .. } = job;
-    let stamp = |time: Option<i64>| time.map_or("Unknown".to_owned(), clock::stamp);
-    let (submitted, started) = (clock::stamp(job.submitted), stamp(job.started.or(job.ended)));
-    let ended = stamp(job.ended.or(job.started.map(|start| start.saturating_add(job.limit_s))));
+    let (state, reason, priority) = (job.words().0, job.reason(jobs), job.priority());
+    let (run, limit) = (clock::full(job.elapsed()), clock::full(job.limit_s));
+    let submitted = clock::stamp(Some(job.submitted), "Unknown");
     let eligible = if job.held { "Unknown" } else { &submitted };
-    let node = job.started.map_or("", |_| NODE);
-    let priority = if job.held { 0 } else { 1000 };
+    let start = clock::stamp(job.started.or(job.ended), "Unknown");
+    let end = clock::stamp(job.end(), "Unknown");
+    let node = job.started.map_or("NodeList=".to_owned(), |_| format!("NodeList={NODE}\nBatchHost={NODE}"));
     let command = job.command.as_deref().unwrap_or("(null)");
-    let mut lines = vec![
-        format!("JobId={id} JobName={name}"),
-        format!("UserId={user}({uid}) GroupId={user}({gid}) MCS_label=N/A"),
-        format!("Priority={priority} Nice=0 Account={account} QOS={qos}"),
-        format!("JobState={} Reason={} Dependency=(null)", job.words().0, job.reason(jobs)),
-        format!("Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode={}:{}", job.code, job.signal),
-        format!("RunTime={} TimeLimit={} TimeMin=N/A", clock::full(job.elapsed()), clock::full(job.limit_s)),
-        format!("SubmitTime={submitted} EligibleTime={eligible}"),
-        format!("AccrueTime={eligible}"),
-        format!("StartTime={started} EndTime={ended} Deadline=N/A"),
-        format!("SuspendTime=None SecsPreSuspend=0 LastSchedEval={submitted} Scheduler=Main"),
-        format!("Partition={PARTITION} AllocNode:Sid=login1:1"),
-        "ReqNodeList=(null) ExcNodeList=(null)".to_owned(),
-        format!("NodeList={node}"),
-    ];
-    lines.extend(job.started.map(|_| format!("BatchHost={NODE}")));
-    lines.extend([
-        format!("NumNodes=1 NumCPUs={cpus} NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:*"),
-        format!("TRES=cpu={cpus},mem={memory},node=1,billing={cpus}"),
-        "Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*".to_owned(),
-        format!("MinCPUsNode=1 MinMemoryNode={memory} MinTmpDiskNode=0"),
-        "Features=(null) DelayBoot=00:00:00".to_owned(),
-        "OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)".to_owned(),
-        format!("Command={command}"),
-        format!("WorkDir={work_dir}"),
-    ]);
-    lines.extend(job.comment.as_ref().map(|comment| format!("Comment={comment} ")));
-    lines.extend([
-        format!("StdErr={stderr}"),
-        "StdIn=/dev/null".to_owned(),
-        format!("StdOut={stdout}"),
-        "Power=".to_owned(),
-    ]);
-    lines
+    let comment = job.comment.as_ref().map_or(String::new(), |comment| format!("Comment={comment} \n"));
+    format!(
+        "JobId={id} JobName={name}
+UserId={user}({uid}) GroupId={user}({gid}) MCS_label=N/A
+Priority={priority} Nice=0 Account={account} QOS={qos}
+JobState={state} Reason={reason} Dependency=(null)
+Requeue=0 Restarts=0 BatchFlag=1 Reboot=0 ExitCode={}:{}
+RunTime={run} TimeLimit={limit} TimeMin=N/A
+SubmitTime={submitted} EligibleTime={eligible}
+AccrueTime={eligible}
+StartTime={start} EndTime={end} Deadline=N/A
+SuspendTime=None SecsPreSuspend=0 LastSchedEval={submitted} Scheduler=Main
+Partition={PARTITION} AllocNode:Sid=login1:1
+ReqNodeList=(null) ExcNodeList=(null)
+{node}
+NumNodes=1 NumCPUs={cpus} NumTasks=1 CPUs/Task=1 ReqB:S:C:T=0:0:*:*
+TRES=cpu={cpus},mem={memory},node=1,billing={cpus}
+Socks/Node=* NtasksPerN:B:S:C=0:0:*:* CoreSpec=*
+MinCPUsNode=1 MinMemoryNode={memory} MinTmpDiskNode=0
+Features=(null) DelayBoot=00:00:00
+OverSubscribe=OK Contiguous=0 Licenses=(null) Network=(null)
+Command={command}
+WorkDir={work_dir}
+{comment}StdErr={stderr}
+StdIn=/dev/null
+StdOut={stdout}
+Power=",
+        job.code, job.signal
+    )
 }
 
-pub(super) fn sinfo(store: &Store, arguments: &[String]) -> Result<Answer, Failure> {
+pub(super) fn sinfo(store: &Store, arguments: &[String]) -> Answer {
     let options = SINFO.parse(arguments)?;
-    if options.has("version") {
-        return Ok(VERSION.to_owned().into());
-    }
-    let running =
-        store.jobs()?.iter().find(|job| job.state == State::Running).map_or(0, |job| job.cpus.min(NODE_CPUS));
-    let idle = NODE_CPUS.saturating_sub(running);
-    let (state, short) = match (running, idle) {
-        (0, _) => ("idle", "idle"),
-        (_, 0) => ("allocated", "alloc"),
+    let running = store.jobs()?.into_iter().find(|job| job.state == State::Running);
+    let busy = running.map_or(0, |job| job.cpus.min(NODE_CPUS));
+    let (state, short) = match busy {
+        0 => ("idle", "idle"),
+        NODE_CPUS => ("allocated", "alloc"),
         _ => ("mixed", "mix"),
     };
-    let cpus = format!("{running}/{idle}/0/{NODE_CPUS}");
-    let total = NODE_CPUS.to_string();
-    let mut stdout = String::new();
-    if !options.has("noheader") && options.value("format").is_none() {
-        stdout.push_str("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n");
-    }
-    let mut letters = options.value("format").unwrap_or("%9P %5a %10l %6D %6t %N").chars();
-    while let Some(letter) = letters.next() {
-        if letter != '%' {
-            stdout.push(letter);
-            continue;
-        }
-        let width: String =
-            letters.as_str().chars().take_while(|letter| matches!(letter, '0'..='9' | '.')).collect();
-        let value = match letters.nth(width.len()) {
-            Some('P') => "debug*",
-            Some('R') => PARTITION,
-            Some('a') => "up",
-            Some('l') => "1-00:00:00",
-            Some('D') => "1",
-            Some('T') => state,
-            Some('t') => short,
-            Some('c') => &total,
-            Some('C') => &cpus,
-            Some('m') => "4000",
-            Some('N') | Some('n') => NODE,
-            Some('E') => "none",
-            Some('G' | 'f' | 'b') => "(null)",
-            _ => "",
-        };
-        let width = width.trim_start_matches('.').parse().unwrap_or(0);
-        stdout.push_str(&format!("{value:width$}"));
-    }
-    Ok((stdout + "\n").into())
+    let field = |letter| match letter {
+        'P' => format!("{PARTITION}*"),
+        'R' => PARTITION.to_owned(),
+        'a' => "up".to_owned(),
+        'l' => "1-00:00:00".to_owned(),
+        'D' => "1".to_owned(),
+        'T' => state.to_owned(),
+        't' => short.to_owned(),
+        'c' => NODE_CPUS.to_string(),
+        'C' => format!("{busy}/{}/0/{NODE_CPUS}", NODE_CPUS.saturating_sub(busy)),
+        'm' => "4000".to_owned(),
+        'N' | 'n' => NODE.to_owned(),
+        'E' => "none".to_owned(),
+        'G' | 'f' | 'b' => "(null)".to_owned(),
+        _ => String::new(),
+    };
+    let format = options.value("format");
+    let heading = format.is_none() && !options.has("noheader");
+    let heading = if heading { "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n" } else { "" };
+    Ok(heading.to_owned() + &report::line(format.unwrap_or("%9P %5a %.10l %.6D %.6t %N"), field))
 }

@@ -4,11 +4,10 @@
 //! rest. The state is a file a job under [`CLUSTER`]; whoever changes it holds a lock. `sbatch` and `scontrol release`
 //! start a detached runner, which works through the queue and ends when nothing is left to run.
 
-mod accounting;
 mod arguments;
 mod clock;
 mod control;
-mod queue;
+mod report;
 mod runner;
 mod store;
 mod submit;
@@ -35,7 +34,10 @@ const PARTITION: &str = "debug";
 /// The argument with which `sbatch` starts the runner.
 const RUNNER: &str = "--towline-demo-runner";
 
-/// A command that failed: what it says on stderr, and its exit code.
+/// What a command prints on stdout, or its complaint.
+type Answer = Result<String, Failure>;
+
+/// What a command says on stderr instead, and its exit code, which Slurm sometimes leaves at 0.
 #[derive(Debug)]
 struct Failure {
     text: String,
@@ -51,21 +53,7 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Self::new(1, format!("towline demo: {error}"))
-    }
-}
-
-/// What a command says when all went well, or well enough.
-#[derive(Debug, Default)]
-struct Answer {
-    stdout: String,
-    stderr: String,
-}
-
-impl From<String> for Answer {
-    fn from(stdout: String) -> Self {
-        let stderr = String::new();
-        Self { stdout, stderr }
+        Self::new(1, format!("towline demo: {error}\n"))
     }
 }
 
@@ -81,30 +69,21 @@ pub fn called() -> Option<ExitCode> {
 /// Runs the batch command `name` on the cluster that [`CLUSTER`] names.
 pub fn main(name: &str, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<String> = arguments.map(|argument| argument.to_string_lossy().into_owned()).collect();
-    let done = Store::from_environment().and_then(|store| match name {
-        "sbatch" if arguments.iter().any(|argument| argument == RUNNER) => runner::run(&store),
-        "sbatch" => submit::sbatch(&store, &arguments),
-        "squeue" => queue::squeue(&store, &arguments),
-        "sacct" => accounting::sacct(&store, &arguments),
-        "scancel" => control::scancel(&store, &arguments),
-        "scontrol" => control::scontrol(&store, &arguments),
-        "sinfo" => control::sinfo(&store, &arguments),
-        _ => Err(Failure::new(1, format!("{name}: no such command"))),
+    let answer = Store::from_environment().and_then(|store| match (name, arguments.as_slice()) {
+        (_, [only]) if only == "--version" || only == "-V" => Ok(VERSION.to_owned()),
+        ("sbatch", [only]) if only == RUNNER => runner::run(&store),
+        ("sbatch", arguments) => submit::sbatch(&store, arguments),
+        ("squeue", arguments) => report::squeue(&store, arguments),
+        ("sacct", arguments) => report::sacct(&store, arguments),
+        ("scancel", arguments) => control::scancel(&store, arguments),
+        ("scontrol", arguments) => control::scontrol(&store, arguments),
+        (_, arguments) => control::sinfo(&store, arguments),
     });
-    let (answer, code) = match done {
-        Ok(answer) => (answer, 0),
-        Err(failure) => {
-            let stderr = format!("{}\n", failure.text);
-            let stdout = String::new();
-            (Answer { stdout, stderr }, failure.code)
-        }
+    let (printed, code) = match answer {
+        Ok(text) => (io::stdout().write_all(text.as_bytes()), 0),
+        Err(failure) => (io::stderr().write_all(failure.text.as_bytes()), failure.code),
     };
-    let printed = io::stdout().write_all(answer.stdout.as_bytes());
-    let told = io::stderr().write_all(answer.stderr.as_bytes());
-    if printed.and(told).is_err() {
-        return ExitCode::FAILURE;
-    }
-    ExitCode::from(code)
+    if printed.is_ok() { ExitCode::from(code) } else { ExitCode::FAILURE }
 }
 
 /// Cancels every job and waits until the runner has ended them.

@@ -1,18 +1,17 @@
 //! The runner: works through the queue, one job at a time, and ends with it.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 
 use super::store::{Job, State, Store};
-use super::{Answer, CLUSTER_NAME, Failure, NODE, NODE_CPUS, PARTITION, clock};
+use super::{Answer, CLUSTER_NAME, NODE, NODE_CPUS, PARTITION, clock};
 use crate::demo::account::own_session;
 
 /// How often a running job is checked for its limit and for cancellation.
@@ -21,12 +20,12 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The time between SIGTERM and SIGKILL.
 const KILL_WAIT: Duration = Duration::from_secs(2);
 
-/// What Slurm reports where it can't open a job's output.
-const NO_OUTPUT: i32 = 53;
+/// What Slurm reports where a job's output can't be opened.
+const NOT_LAUNCHED: i32 = 53;
 
-pub(super) fn run(store: &Store) -> Result<Answer, Failure> {
+pub(super) fn run(store: &Store) -> Answer {
     let Some(place) = store.lock_runner()? else {
-        return Ok(Answer::default());
+        return Ok(String::new());
     };
     loop {
         let lock = store.lock()?;
@@ -34,7 +33,7 @@ pub(super) fn run(store: &Store) -> Result<Answer, Failure> {
         let Some(mut job) = next else {
             // Given up before the lock is: who submits after us finds the place free, who did before was seen.
             drop(place);
-            return Ok(Answer::default());
+            return Ok(String::new());
         };
         job.state = State::Running;
         job.started = Some(clock::now());
@@ -77,30 +76,9 @@ impl End {
 }
 
 fn execute(store: &Store, job: &Job) -> io::Result<End> {
-    let failed = |signal| End { status: Err(signal), timed_out: false };
-    let Ok((mut stdout, stderr)) = outputs(job) else {
-        return Ok(failed(NO_OUTPUT));
-    };
-    let mut command = command(store, job);
-    if let Err(error) =
-        command.current_dir(&job.work_dir).get_current_dir().map_or(Ok(()), |dir| dir.metadata().map(drop))
-    {
-        let text = error.to_string();
-        let reason = text.split(" (os error").next().unwrap_or_default();
-        writeln!(
-            stdout,
-            "slurmstepd-{NODE}: error: couldn't chdir to `{}': {reason}: going to /tmp instead",
-            job.work_dir
-        )?;
-        command.current_dir("/tmp");
-    }
-    let mut complaints = stderr.try_clone()?;
-    let child = match command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            writeln!(complaints, "slurmstepd-{NODE}: error: execve(): {error}")?;
-            return Ok(failed(0).exited(2));
-        }
+    // A missing directory or interpreter ends the same way; Slurm tells these apart.
+    let Ok(child) = spawn(store, job) else {
+        return Ok(End { status: Err(NOT_LAUNCHED), timed_out: false });
     };
     let group = i32::try_from(child.id()).map_err(io::Error::other)?;
     let lock = store.lock()?;
@@ -112,11 +90,11 @@ fn execute(store: &Store, job: &Job) -> io::Result<End> {
     watch(store, job, child, group)
 }
 
-impl End {
-    fn exited(mut self, code: i32) -> Self {
-        self.status = Ok(ExitStatus::from_raw(code << 8));
-        self
-    }
+fn spawn(store: &Store, job: &Job) -> io::Result<Child> {
+    let stdout = File::create(&job.stdout)?;
+    let stderr = if job.stderr == job.stdout { stdout.try_clone()? } else { File::create(&job.stderr)? };
+    let mut command = command(store, job);
+    command.current_dir(&job.work_dir).stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn()
 }
 
 /// Waits for the job; ends it at its limit or when it is cancelled.
@@ -151,24 +129,12 @@ fn watch(store: &Store, job: &Job, child: Child, group: i32) -> io::Result<End> 
     }
 }
 
-/// Waits for the script, kills what it left behind in its group, and only then gives its number free.
+/// Waits for the script, then kills what it left behind in its group.
 fn wait(mut child: Child, group: i32) -> io::Result<ExitStatus> {
-    let leader = Pid::from_raw(group);
-    waitid(Id::Pid(leader), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)?;
-    // No such group: nothing was left.
-    killpg(leader, Signal::SIGKILL).unwrap_or_default();
-    child.wait()
-}
-
-fn outputs(job: &Job) -> io::Result<(File, File)> {
-    let open = |path| {
-        let mut options = OpenOptions::new();
-        options.create(true).write(true).append(job.append).truncate(!job.append);
-        options.open(path)
-    };
-    let stdout = open(&job.stdout)?;
-    let stderr = if job.stderr == job.stdout { stdout.try_clone()? } else { open(&job.stderr)? };
-    Ok((stdout, stderr))
+    let status = child.wait();
+    // Its number stays taken as long as the group has members; no such group: nothing was left.
+    killpg(Pid::from_raw(group), Signal::SIGKILL).unwrap_or_default();
+    status
 }
 
 fn command(store: &Store, job: &Job) -> Command {

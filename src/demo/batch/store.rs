@@ -40,11 +40,12 @@ pub(super) struct Job {
     /// The script's path and arguments, as scontrol shows them.
     pub(super) command: Option<String>,
     pub(super) arguments: Vec<String>,
+    /// The whole command line of its submission.
+    pub(super) submit_line: String,
     pub(super) submit_dir: String,
     pub(super) work_dir: String,
     pub(super) stdout: String,
     pub(super) stderr: String,
-    pub(super) append: bool,
     pub(super) environment: Vec<(String, String)>,
     pub(super) cpus: u32,
     pub(super) memory: String,
@@ -92,6 +93,15 @@ impl Job {
         self.started.map_or(0, |started| end - started)
     }
 
+    /// When it ended, or will at the latest.
+    pub(super) fn end(&self) -> Option<i64> {
+        self.ended.or(self.started.map(|start| start.saturating_add(self.limit_s)))
+    }
+
+    pub(super) fn priority(&self) -> u32 {
+        if self.held { 0 } else { 1000 }
+    }
+
     /// Why it waits, in Slurm's words; `None` is Slurm's word for no reason.
     pub(super) fn reason(&self, jobs: &[Self]) -> String {
         let ahead = |other: &Self| other.active() && !other.held && other.id < self.id;
@@ -122,7 +132,7 @@ impl Store {
 
     pub(super) fn from_environment() -> Result<Self, Failure> {
         let dir = std::env::var_os(CLUSTER)
-            .ok_or_else(|| Failure::new(1, format!("towline demo: {CLUSTER} is not set")))?;
+            .ok_or_else(|| Failure::new(1, format!("towline demo: {CLUSTER} is not set\n")))?;
         Ok(Self::at(Path::new(&dir)))
     }
 
@@ -187,9 +197,4 @@ impl Store {
         fs::write(&new, serde_json::to_vec(job)?)?;
         fs::rename(new, path)
     }
-}
-
-/// A job id, as Slurm's commands take it: digits only.
-pub(super) fn parse_id(text: &str, complaint: &str) -> Result<u64, Failure> {
-    text.parse().map_err(|_| Failure::new(1, format!("{complaint}{text}")))
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use super::arguments::{Grammar, Parsed};
 use super::store::{Job, State, Store};
-use super::{Answer, Failure, PARTITION, RUNNER, VERSION, clock};
+use super::{Answer, Failure, PARTITION, RUNNER, clock};
 use crate::demo::account::{current_user, own_session};
 
 /// The time limit of a job that asks for none, in seconds.
@@ -20,32 +20,21 @@ const GRAMMAR: Grammar = Grammar {
     table: "J/job-name= D/chdir= o/output= e/error= i/input= t/time= n/ntasks= c/cpus-per-task= N/nodes= \
             p/partition= A/account= q/qos= -/comment= -/export= -/wrap= -/open-mode= -/mem= -/mem-per-cpu= \
             C/constraint= -/gres= G/gpus= -/gpus-per-node= -/ntasks-per-node= -/mail-type= -/mail-user= \
-            -/signal= -/nice= -/tmp= w/nodelist= x/exclude= L/licenses= H/hold -/parsable -/test-only Q/quiet \
-            v/verbose -/requeue -/no-requeue -/exclusive s/oversubscribe V/version",
+            -/signal= -/nice= -/tmp= w/nodelist= x/exclude= L/licenses= M/clusters= -/reservation= H/hold -/parsable Q/quiet \
+            v/verbose -/requeue -/no-requeue -/exclusive s/oversubscribe",
     in_order: true,
     code: 255,
 };
 
-pub(super) fn sbatch(store: &Store, arguments: &[String]) -> Result<Answer, Failure> {
+pub(super) fn sbatch(store: &Store, arguments: &[String]) -> Answer {
     let mut options = GRAMMAR.parse(arguments)?;
-    if options.has("version") {
-        return Ok(VERSION.to_owned().into());
-    }
     let script = Script::read(&options)?;
     options.add_weaker(directives(&script.text)?);
     let mut job = describe(&options, &script)?;
     let lock = store.lock()?;
+    job.submit_line = format!("sbatch {}", arguments.join(" "));
     job.id = store.jobs()?.last().map_or(1, |last| last.id + 1);
-    let Job { id, cpus, .. } = job;
-    if options.has("test-only") {
-        let stderr = format!(
-            "sbatch: Job {id} to start at {} using {cpus} processors on nodes {} in partition {PARTITION}\n",
-            clock::stamp(job.submitted),
-            super::NODE,
-        );
-        let stdout = String::new();
-        return Ok(Answer { stdout, stderr });
-    }
+    let id = job.id;
     for pattern in [&mut job.stdout, &mut job.stderr] {
         *pattern = expand(pattern, id, &job.name, &job.user);
         *pattern = Path::new(&job.work_dir).join(&*pattern).display().to_string();
@@ -57,11 +46,7 @@ pub(super) fn sbatch(store: &Store, arguments: &[String]) -> Result<Answer, Fail
     if !job.held {
         start_runner()?;
     }
-    Ok(if options.has("parsable") {
-        format!("{id}\n").into()
-    } else {
-        format!("Submitted batch job {id}\n").into()
-    })
+    Ok(if options.has("parsable") { format!("{id}\n") } else { format!("Submitted batch job {id}\n") })
 }
 
 /// Starts a runner that outlives this command, its channel and its process group; it ends at once where one runs.
@@ -109,18 +94,13 @@ impl Script {
                  sbatch: error: line must start with #! followed by the path to an interpreter.\n\
                  sbatch: error: For instance: #!/bin/sh",
             ));
-        } else if text.contains("\r\n") {
-            return Err(complaint(
-                "Batch script contains DOS line breaks (\\r\\n)\n\
-                 sbatch: error: instead of expected UNIX line breaks (\\n).",
-            ));
         }
         Ok(Self { text, name, path, arguments })
     }
 }
 
 fn complaint(text: &str) -> Failure {
-    Failure::new(1, format!("sbatch: error: {text}"))
+    Failure::new(1, format!("sbatch: error: {text}\n"))
 }
 
 /// Reads the `#SBATCH` lines before the first command.
@@ -165,7 +145,7 @@ fn describe(options: &Parsed, script: &Script) -> Result<Job, Failure> {
     let limit_s = options.value("time").map_or(Some(DEFAULT_LIMIT_S), clock::parse_limit);
     let limit_s = limit_s
         .filter(|limit| *limit > 0)
-        .ok_or_else(|| Failure::new(255, "sbatch: error: Invalid --time specification"))?;
+        .ok_or_else(|| Failure::new(255, "sbatch: error: Invalid --time specification\n"))?;
     let number = |name| options.value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(1);
     let cpus = number("ntasks").saturating_mul(number("cpus-per-task")).max(1);
     let text = |name: &str, default: &str| options.value(name).unwrap_or(default).to_owned();
@@ -176,6 +156,10 @@ fn describe(options: &Parsed, script: &Script) -> Result<Job, Failure> {
         let words = std::iter::once(path).chain(script.arguments.iter().cloned());
         words.collect::<Vec<_>>().join(" ")
     });
+    // What isn't UTF-8 is left behind; `--export` is accepted, and all is exported.
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
     Ok(Job {
         id: 0,
         name: text("job-name", &script.name),
@@ -187,12 +171,12 @@ fn describe(options: &Parsed, script: &Script) -> Result<Job, Failure> {
         comment: options.value("comment").map(str::to_owned),
         command,
         arguments: script.arguments.clone(),
+        submit_line: String::new(),
         submit_dir: submit_dir.display().to_string(),
         work_dir: work_dir.to_string_lossy().trim_end_matches('/').to_owned(),
         stderr: text("error", &stdout),
         stdout,
-        append: options.value("open-mode") == Some("append"),
-        environment: exported(options.value("export").unwrap_or("ALL")),
+        environment,
         cpus,
         memory: options.value("mem").map_or_else(|| format!("{}M", cpus.saturating_mul(100)), str::to_owned),
         limit_s,
@@ -207,19 +191,6 @@ fn describe(options: &Parsed, script: &Script) -> Result<Job, Failure> {
         group: None,
         reason: None,
     })
-}
-
-/// The environment that `--export` lets through: everything, or what a fresh login has, and what it sets.
-fn exported(list: &str) -> Vec<(String, String)> {
-    let all = list.split(',').any(|word| word == "ALL");
-    let fresh = ["HOME", "USER", "LOGNAME", "SHELL", "PATH", super::CLUSTER];
-    let mut environment: Vec<_> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| all || fresh.contains(&name.as_str()) || list.split(',').any(|word| word == name))
-        .collect();
-    let set = list.split(',').filter_map(|word| word.split_once('='));
-    environment.extend(set.map(|(name, value)| (name.to_owned(), value.to_owned())));
-    environment
 }
 
 /// Fills in the marks of an output path.
