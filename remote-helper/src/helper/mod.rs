@@ -14,6 +14,7 @@ mod keep;
 mod launch;
 mod link;
 mod output;
+mod pieces;
 mod pool;
 mod probe;
 mod processes;
