@@ -23,6 +23,7 @@ mod requests;
 mod server;
 mod session;
 mod shutdown;
+mod typed;
 mod work_stream;
 
 pub(crate) use server::serve;
