@@ -12,6 +12,7 @@
 )]
 
 #[path = "../line/measure.rs"]
+#[allow(dead_code, reason = "each bench uses its part")]
 mod measure;
 
 use std::path::Path;
