@@ -428,6 +428,11 @@ async fn a_job_is_queued_run_and_accounted_for() {
          2|two|debug|FAILED|3:0|0:0|00:05:00|1|node1|\n\
          2.batch|batch||FAILED|3:0|||1|node1|"
     );
+    assert_eq!(say(&client, "sacct -nPX -j 1 -o SubmitLine").await, submit.replace('\'', ""));
+    let shown = say(&client, "scontrol --oneliner show partition").await;
+    assert!(
+        shown.starts_with("PartitionName=debug ") && shown.contains(" State=UP TotalCPUs=2 TotalNodes=1")
+    );
     let shown = say(&client, "scontrol show job 1").await;
     assert!(shown.starts_with("JobId=1 JobName=one\n   UserId="), "{shown}");
     let expected = format!("\n   StdOut={}/out-one-1.txt\n", home.display());

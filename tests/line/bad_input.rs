@@ -37,14 +37,14 @@ const ALIAS: &str = "[site.hpc]\nhost = \"hpc-login\"\nssh_config = \"SSH_CONFIG
 fn a_configuration_that_others_may_write_is_not_used() {
     let home = home(ALIAS, "");
     let file = home.path().join("config.toml");
-    for mode in [0o602, 0o620, 0o666] {
+    for mode in [0o602, 0o646, 0o666] {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
         let answer = run_json(&home, &["exec", "hpc", "--", "true"]);
         assert_failure(&answer, 2, "config", "config.toml");
         assert!(answer.error["error"]["hint"].as_str().unwrap().contains("chmod go-w"), "{}", answer.text);
     }
-    // Others may read it, though.
-    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
+    // Others may read it, though, and a group of one's own may even write it.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o664)).unwrap();
     let answer = run_json(&home, &["exec", "hpc", "--", "true"]);
     assert_eq!(answer.failure(), (Some(5), "connect_failed"), "{}", answer.text);
 }

@@ -17,5 +17,7 @@ mod callers;
 mod demo;
 mod ends;
 mod exec_cli;
+mod far;
 mod far_side;
+mod shells;
 mod slurm;

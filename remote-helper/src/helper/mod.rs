@@ -15,6 +15,7 @@ mod keeper;
 mod launch;
 mod link;
 mod output;
+mod pieces;
 mod pool;
 mod probe;
 mod processes;
@@ -23,6 +24,7 @@ mod requests;
 mod server;
 mod session;
 mod shutdown;
+mod typed;
 mod work_stream;
 
 pub(crate) use keeper::{ARGUMENT as KEEPER_ARGUMENT, keep};

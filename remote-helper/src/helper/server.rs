@@ -22,6 +22,7 @@ use super::housekeeping;
 use super::keeper::Keeper;
 use super::launch::{Launcher, reap};
 use super::link::{Got, Link, Over, READ_BYTES};
+use super::pieces::Pieces;
 use super::pool::{Job, Pool};
 use super::processes::Root;
 use super::session::{Marker, Session};
@@ -71,7 +72,7 @@ pub(crate) struct Server {
 pub(super) struct Waiting {
     pub(super) stream: u32,
     pub(super) request: Request,
-    pub(super) input: Vec<Vec<u8>>,
+    pub(super) input: Pieces,
     pub(super) input_ended: bool,
 }
 

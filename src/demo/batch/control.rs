@@ -13,12 +13,16 @@ use crate::demo::account::current_user;
 
 const SCANCEL: Grammar = Grammar {
     command: "scancel",
-    table: "s/signal= u/user= n/name= -/me b/batch f/full v/verbose Q/quiet",
+    table: "s/signal= u/user= n/name= -/me M/clusters= b/batch f/full v/verbose Q/quiet",
     in_order: false,
     code: 1,
 };
-const SCONTROL: Grammar =
-    Grammar { command: "scontrol", table: "o/oneliner d/details a/all Q/quiet", in_order: false, code: 1 };
+const SCONTROL: Grammar = Grammar {
+    command: "scontrol",
+    table: "o/oneliner d/details a/all M/clusters= Q/quiet",
+    in_order: false,
+    code: 1,
+};
 const SINFO: Grammar =
     Grammar { command: "sinfo", table: "h/noheader a/all o/format= p/partition=", in_order: false, code: 1 };
 
@@ -91,6 +95,7 @@ pub(super) fn scontrol(store: &Store, arguments: &[String]) -> Answer {
     let words: Vec<&str> = options.rest.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["show", "job" | "jobs", ids @ ..] => show(store, ids, options.has("oneliner")),
+        ["show", "partition" | "partitions", ..] => Ok(partition()),
         ["hold", ids @ ..] => hold(store, ids, true),
         ["release", ids @ ..] => hold(store, ids, false),
         _ => Err(Failure::new(1, format!("invalid keyword: {}\n", words.join(" ")))),
@@ -134,6 +139,15 @@ fn show(store: &Store, ids: &[&str], one_line: bool) -> Answer {
         (true, false) => Err(Failure::new(1, format!("slurm_load_jobs error: {NO_SUCH_JOB}\n"))),
         (false, _) => Ok(text),
     }
+}
+
+/// The one partition, always on one line.
+fn partition() -> String {
+    format!(
+        "PartitionName={PARTITION} AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL AllocNodes=ALL Default=YES QoS=N/A \
+         DefaultTime=00:05:00 Hidden=NO MaxNodes=1 MaxTime=1-00:00:00 MinNodes=0 Nodes={NODE} State=UP \
+         TotalCPUs={NODE_CPUS} TotalNodes=1\n"
+    )
 }
 
 /// The lines of `scontrol show job`; all but the first are indented there.

@@ -7,7 +7,7 @@ use crate::demo::account::current_user;
 
 const SQUEUE: Grammar = Grammar {
     command: "squeue",
-    table: "h/noheader a/all r/array -/me j/jobs= u/user= t/states= o/format= n/name= S/sort= V/version",
+    table: "h/noheader a/all r/array -/me j/jobs= u/user= t/states= o/format= n/name= S/sort= M/clusters=",
     in_order: false,
     code: 1,
 };
@@ -19,7 +19,7 @@ const SQUEUE_HEADING: &str =
 const SACCT: Grammar = Grammar {
     command: "sacct",
     table: "n/noheader P/parsable2 p/parsable -/delimiter= o/format= j/jobs= S/starttime= E/endtime= D/duplicates \
-            X/allocations u/user= a/allusers s/state= -/name= V/version",
+            X/allocations u/user= a/allusers s/state= -/name= M/clusters=",
     in_order: false,
     code: 1,
 };
@@ -27,7 +27,7 @@ const SACCT: Grammar = Grammar {
 const SACCT_DEFAULT: &str = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode";
 const SACCT_FIELDS: &str = "JobID JobIDRaw JobName User UID GID Account Partition QOS State ExitCode DerivedExitCode \
     Submit Eligible Start End Elapsed ElapsedRaw Timelimit TimelimitRaw NNodes AllocNodes NCPUS AllocCPUS ReqCPUS \
-    ReqMem MaxRSS AllocTRES ReqTRES NodeList Reason Comment WorkDir Cluster";
+    ReqMem MaxRSS AllocTRES ReqTRES NodeList Reason Comment WorkDir SubmitLine Cluster";
 
 pub(super) fn squeue(store: &Store, arguments: &[String]) -> Answer {
     let options = SQUEUE.parse(arguments)?;
@@ -87,7 +87,7 @@ fn queue_field(job: &Job, letter: char, jobs: &[Job]) -> String {
     let node = if job.started.is_some() { NODE } else { "" };
     match letter {
         'i' | 'A' | 'F' => job.id.to_string(),
-        'K' => "N/A".to_owned(),
+        'K' | 'b' => "N/A".to_owned(),
         'T' => long.to_owned(),
         't' => short.to_owned(),
         'r' => job.reason(jobs),
@@ -186,6 +186,7 @@ fn job_field(job: &Job, name: &str, jobs: &[Job]) -> String {
         "Reason" => job.reason(jobs),
         "Comment" => job.comment.clone().unwrap_or_default(),
         "WorkDir" => job.work_dir.clone(),
+        "SubmitLine" => job.submit_line.clone(),
         _ => shared_field(job, name),
     }
 }

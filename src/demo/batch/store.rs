@@ -40,6 +40,8 @@ pub(super) struct Job {
     /// The script's path and arguments, as scontrol shows them.
     pub(super) command: Option<String>,
     pub(super) arguments: Vec<String>,
+    /// The whole command line of its submission.
+    pub(super) submit_line: String,
     pub(super) submit_dir: String,
     pub(super) work_dir: String,
     pub(super) stdout: String,

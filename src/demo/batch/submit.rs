@@ -20,7 +20,7 @@ const GRAMMAR: Grammar = Grammar {
     table: "J/job-name= D/chdir= o/output= e/error= i/input= t/time= n/ntasks= c/cpus-per-task= N/nodes= \
             p/partition= A/account= q/qos= -/comment= -/export= -/wrap= -/open-mode= -/mem= -/mem-per-cpu= \
             C/constraint= -/gres= G/gpus= -/gpus-per-node= -/ntasks-per-node= -/mail-type= -/mail-user= \
-            -/signal= -/nice= -/tmp= w/nodelist= x/exclude= L/licenses= H/hold -/parsable Q/quiet \
+            -/signal= -/nice= -/tmp= w/nodelist= x/exclude= L/licenses= M/clusters= -/reservation= H/hold -/parsable Q/quiet \
             v/verbose -/requeue -/no-requeue -/exclusive s/oversubscribe",
     in_order: true,
     code: 255,
@@ -32,6 +32,7 @@ pub(super) fn sbatch(store: &Store, arguments: &[String]) -> Answer {
     options.add_weaker(directives(&script.text)?);
     let mut job = describe(&options, &script)?;
     let lock = store.lock()?;
+    job.submit_line = format!("sbatch {}", arguments.join(" "));
     job.id = store.jobs()?.last().map_or(1, |last| last.id + 1);
     let id = job.id;
     for pattern in [&mut job.stdout, &mut job.stderr] {
@@ -170,6 +171,7 @@ fn describe(options: &Parsed, script: &Script) -> Result<Job, Failure> {
         comment: options.value("comment").map(str::to_owned),
         command,
         arguments: script.arguments.clone(),
+        submit_line: String::new(),
         submit_dir: submit_dir.display().to_string(),
         work_dir: work_dir.to_string_lossy().trim_end_matches('/').to_owned(),
         stderr: text("error", &stdout),
