@@ -15,7 +15,7 @@ fn noise() -> Vec<u8> {
     while noise.len() < 10 << 10 {
         noise.extend_from_slice(b"Maintenance on Monday. Use scratch. \x1b[32m* * *\x1b[0m\n");
     }
-    noise.extend_from_slice(b"O2MCTLN1\0\0\0\x02{}");
+    noise.extend_from_slice(b"O2B1\0\0\0\x02{}TLN1\0\0\0\x02{}");
     // Bytes of every value, in an order without a pattern; the same each time.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     noise.extend((0..5000).map(|_| {
@@ -56,7 +56,9 @@ impl Drop for Removed {
 
 /// What a line says to a few commands, as one text.
 async fn talk(line: &Line) -> String {
-    let output = shell(line, "printf '%s|' \"$((6 * 7))\" it\\'s fine; printf err >&2; printf '\\377' | od -An -tx1").await;
+    let output =
+        shell(line, "printf '%s|' \"$((6 * 7))\" it\\'s fine; printf err >&2; printf '\\377' | od -An -tx1")
+            .await;
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -116,7 +118,9 @@ fn a_forced_command_that_refuses_is_quoted_and_one_that_passes_the_command_on_wo
     assert_eq!(answer.error["error"]["phase"], "bootstrap");
 
     // Both ways that wrappers have: the user's shell again, and any shell's `eval`.
-    for passing in ["exec \"$SHELL\" -c \"$SSH_ORIGINAL_COMMAND\"", "echo logged; eval \"$SSH_ORIGINAL_COMMAND\""] {
+    for passing in
+        ["exec \"$SHELL\" -c \"$SSH_ORIGINAL_COMMAND\"", "echo logged; eval \"$SSH_ORIGINAL_COMMAND\""]
+    {
         let far = Far::with(Folder::of("tl-dash"), &[], &[&format!("ForceCommand {passing}")]);
         for round in ["cold", "cached"] {
             let answer = far.exec("echo through");

@@ -15,6 +15,7 @@ mod launch;
 mod link;
 mod output;
 mod pool;
+mod preamble;
 mod probe;
 mod processes;
 mod program;
