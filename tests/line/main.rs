@@ -12,6 +12,8 @@
 mod support;
 
 mod acceptance;
+mod environment;
 mod far;
+mod places;
 mod shells;
 mod slurm;
