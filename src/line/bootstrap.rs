@@ -209,6 +209,8 @@ pub struct Machine {
     buffer: Vec<u8>,
     skipped: usize,
     first: Vec<u8>,
+    /// Bytes before the first marker, once it has come.
+    noise: Option<usize>,
     sent: bool,
 }
 
@@ -221,6 +223,7 @@ impl Machine {
             buffer: Vec::new(),
             skipped: 0,
             first: Vec::new(),
+            noise: None,
             sent: false,
         }
     }
@@ -244,6 +247,7 @@ impl Machine {
             self.skipped += start;
             return Err(self.noise());
         }
+        self.noise.get_or_insert(self.skipped + start);
         self.buffer.drain(..start);
         let line_start = self.marker.len();
         let Some(length) = self.buffer.iter().skip(line_start).position(|byte| *byte == b'\n') else {
@@ -267,6 +271,12 @@ impl Machine {
     /// The first printable lines of all that came, for an error.
     pub fn shown(&self) -> String {
         escape(&self.first)
+    }
+
+    /// How many bytes the login printed before the first marker, and its first printable lines; none in silence.
+    pub fn noise_skipped(&self) -> Option<(usize, String)> {
+        let bytes = self.noise.filter(|bytes| *bytes > 0)?;
+        Some((bytes, escape(self.first.get(..bytes).unwrap_or(&self.first))))
     }
 
     fn handle_line(&mut self, line: &str) -> Result<Step, BootstrapError> {
@@ -359,6 +369,7 @@ mod tests {
         let (marker, mut machine) = machine();
         let output = [b"Welcome!\n\x1b[1m\xff".as_slice(), marker.joined().as_bytes(), b"\nTLN1"].concat();
         assert_eq!(machine.handle(&output), Ok(Step::Ready(b"TLN1".to_vec())));
+        assert_eq!(machine.noise_skipped(), Some((14, "Welcome!\\n\\u{1b}[1m\u{fffd}".to_owned())));
     }
 
     #[test]

@@ -256,6 +256,9 @@ async fn bring_helper(
             step = machine.handle(&[])?;
         }
         if let Step::Ready(arrived) = step {
+            if let Some((bytes, text)) = machine.noise_skipped() {
+                tracing::info!(bytes, text, "from the login, skipped");
+            }
             return Ok(arrived);
         }
         // Upload and hello share the start timeout, which is extended while bytes move.

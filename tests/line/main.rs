@@ -14,6 +14,8 @@ mod support;
 mod acceptance;
 mod environment;
 mod far;
+mod other_ways;
 mod places;
+mod prompts;
 mod shells;
 mod slurm;
