@@ -144,6 +144,7 @@ async fn open_here(
     let command = bootstrap::command(&marker, &options.helpers, options.exec_from_memory);
     let channel = transport.into_channel(&command).await?;
     let (facts, control) = (channel.facts, channel.control);
+    tracing::debug!(host = facts.host, port = facts.port, prompts = facts.prompts, "logged in");
     let mut link = (LinkReader::Channel(channel.reader), LinkWriter::Channel(channel.writer));
     let mut machine = Machine::new(&marker, options.helpers.clone());
     let arrived = bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker)).await?;
@@ -159,6 +160,7 @@ async fn open_here(
         return Err(OpenError::OtherHelper { got: hello.sha256, expected });
     }
     begin(&mut endpoint, options.environment)?;
+    tracing::debug!(pid = hello.pid, cached = !machine.sent(), "the helper runs");
     let facts = Facts {
         ssh: Some(facts),
         helper: HelperFacts { hello, cached: !machine.sent() },

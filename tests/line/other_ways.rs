@@ -19,6 +19,7 @@ use crate::support::{
 /// A dropbear of the test's own, on the login host; ends with its connections when dropped.
 struct Dropbear {
     child: Child,
+    pid: u32,
     port: u16,
     known_hosts: String,
     directory: TempDir,
@@ -44,9 +45,12 @@ impl Dropbear {
             .stderr(log)
             .spawn()
             .unwrap();
-        let dropbear = Dropbear { child, port, known_hosts, directory };
-        wait_for(PATIENCE, "dropbear listens", || TcpStream::connect(dropbear.address()).ok());
-        dropbear
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        wait_for(PATIENCE, "dropbear listens", || TcpStream::connect(address).ok());
+        let pid = wait_for(PATIENCE, "dropbear's pid file", || {
+            fs::read_to_string(directory.path().join("pid")).ok()?.trim().parse().ok()
+        });
+        Dropbear { child, pid, port, known_hosts, directory }
     }
 
     fn address(&self) -> SocketAddr {
@@ -56,10 +60,6 @@ impl Dropbear {
     fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("log")).unwrap()
     }
-
-    fn pid(&self) -> u32 {
-        fs::read_to_string(self.directory.path().join("pid")).unwrap().trim().parse().unwrap()
-    }
 }
 
 impl Drop for Dropbear {
@@ -68,7 +68,7 @@ impl Drop for Dropbear {
             eprintln!("--- log of dropbear ---\n{}", self.log());
         }
         let all = census::all();
-        let own = |process: &&census::Process| process.pid == self.pid() || process.parent == self.pid();
+        let own = |process: &&census::Process| process.pid == self.pid || process.parent == self.pid;
         all.iter().filter(own).for_each(|process| process.signal(nix::sys::signal::Signal::SIGTERM));
         drop(self.child.wait());
     }
@@ -99,7 +99,7 @@ async fn dropbear_serves_a_line_commands_and_files() {
     assert!(open(&home, Environment::None).await.facts().helper.cached);
     assert_eq!(run_json(&home, &["exec", SITE, "--", "echo in"]).ok()["stdout"], "in\n");
     wait_for(PATIENCE, "dropbear's children end", || {
-        census::children_of(dropbear.pid()).is_empty().then_some(())
+        census::children_of(dropbear.pid).is_empty().then_some(())
     });
     assert_eq!(dropbear.log().matches("Pubkey auth succeeded").count(), 3, "{}", dropbear.log());
 }
