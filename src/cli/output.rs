@@ -2,7 +2,7 @@
 //!
 //! A reader that went away (`towline … | head`) ends the output, not the operation: what follows is dropped quietly.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use serde::Serialize;
 
@@ -70,19 +70,14 @@ impl Output {
     ///
     /// # Errors
     /// `no_space` or `internal` when stdout takes nothing more; the operation itself was done.
-    pub fn document(&self, document: &impl Serialize) -> Result<(), Failure> {
-        // Written as it is encoded: an escaped byte takes six, so a whole copy could be six times the answer.
-        let mut stdout = BufWriter::with_capacity(64 << 10, io::stdout().lock());
-        let encoded = serde_json::to_writer(&mut stdout, document);
-        let result = match encoded {
-            Err(error) if !error.is_io() => {
-                let message = format!("the answer cannot be written as JSON: {error}");
-                return Err(Failure::new(Kind::Internal, message));
-            }
-            Err(error) => Err(io::Error::from(error)),
-            Ok(()) => stdout.write_all(b"\n").and_then(|()| stdout.flush()),
-        };
-        written(result, "stdout")
+    pub fn document(&self, document: &impl Serialize) -> Result<Passed, Failure> {
+        // Straight to stdout: as a text of its own, an answer with outputs would take a multiple of their size.
+        let mut stdout = io::BufWriter::with_capacity(DOCUMENT_BUFFER_BYTES, io::stdout().lock());
+        let written = serde_json::to_writer(&mut stdout, document).map_err(io::Error::from);
+        let written = written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
+        // What a failed write has left in the buffer would be tried again.
+        drop(stdout.into_parts());
+        passed(written, "stdout")
     }
 
     /// Prints text for a person; the line end is the caller's.

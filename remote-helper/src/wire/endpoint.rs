@@ -33,7 +33,7 @@ pub const STDERR: u8 = 2;
 
 /// Bounds of what a client lends: a channel's window and, above the starting credit, all of them together. A window
 /// is lent in eighths, so it is an eighth above the largest `W`.
-const CLIENT_CREDIT: (u64, u64) = (32 << 20, 32 << 20);
+const CLIENT_CREDIT: (u64, u64) = (36 << 20, 40 << 20);
 /// The same for the helper, whose memory is somebody else's login node.
 const HELPER_CREDIT: (u64, u64) = (9 << 18, 4 << 20);
 
