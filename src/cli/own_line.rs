@@ -1,0 +1,45 @@
+//! Opens a line for one command, in this process.
+
+use std::sync::Arc;
+
+use super::output::Output;
+use crate::config::{Config, Role, Site};
+use crate::failure::Failure;
+use crate::kind::Kind;
+use crate::line::{self, Line};
+use crate::opening::Opening;
+use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
+
+/// Opens the line of a role, asking on this terminal or through the site's askpass program.
+///
+/// # Errors
+/// `config`, `ssh_config_rejected`, and every kind of a failed opening.
+pub async fn open(config: &Config, site: &Site, role: Role, output: &Output) -> Result<Line, Failure> {
+    let opening = Opening::of(config, site, role)?;
+    output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
+    Ok(line::open(opening.target, prompter(site), opening.options).await?)
+}
+
+/// Who asks the human: the terminal, else the site's askpass program, else nobody.
+fn prompter(site: &Site) -> Arc<dyn Prompter> {
+    match &site.askpass {
+        _ if TerminalPrompter::available() => Arc::new(TerminalPrompter),
+        Some(program) => Arc::new(AskpassPrompter::new(program.clone())),
+        None => Arc::new(NoPrompter),
+    }
+}
+
+/// Runs a future on a runtime of this thread.
+///
+/// # Errors
+/// `internal` when the system gives no runtime; else the future's own.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Kind::Internal, format!("the system gives no event loop: {error}")))?;
+    let result = runtime.block_on(future);
+    // A thread that still reads our standard input must not keep the process.
+    runtime.shutdown_background();
+    result
+}
