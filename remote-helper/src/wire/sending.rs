@@ -12,8 +12,10 @@ use super::window::{Delivery, RESERVE_BYTES, Window};
 pub const SEND_QUEUE_BYTES_MAX: usize = 128 << 10;
 /// Bytes lent on every channel of a fresh stream, in both directions.
 pub const CREDIT_BYTES_START: u64 = 256 << 10;
-/// Bytes of control frames that may wait; a peer that asks and never reads gets no further.
+/// Bytes that waiting control frames may cost; a peer that asks and never reads gets no further.
 const CONTROL_QUEUE_BYTES_MAX: usize = 8 << 20;
+/// What a waiting control frame costs besides its bytes.
+const CONTROL_FRAME_COST: usize = 64;
 /// Bulk bytes between two requests for an acknowledgement, at least.
 const ACK_EVERY_BYTES_MIN: u64 = 4 << 10;
 /// Payload of a bulk frame, at least, where more waits.
@@ -176,7 +178,7 @@ impl Sending {
     ) -> Result<(), ProtocolError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
         frame::encode_parts(kind, flags, stream, payload, &mut bytes)?;
-        let waiting = self.control_bytes + bytes.len();
+        let waiting = self.control_bytes + bytes.len() + CONTROL_FRAME_COST;
         if waiting > CONTROL_QUEUE_BYTES_MAX {
             return Err(ProtocolError::ControlQueue { bytes: waiting, most: CONTROL_QUEUE_BYTES_MAX });
         }
@@ -281,7 +283,7 @@ impl Sending {
                 out.extend_from_slice(&frame::encode_header(Kind::Ack, 0, 0, 16));
                 out.extend_from_slice(&ack.to_bytes());
             } else if let Some(bytes) = self.control.pop_front() {
-                self.control_bytes = self.control_bytes.saturating_sub(bytes.len());
+                self.control_bytes = self.control_bytes.saturating_sub(bytes.len() + CONTROL_FRAME_COST);
                 out.extend_from_slice(&bytes);
             } else if let Some(stream) = self.finished.pop_front() {
                 if let Some(last) = self.streams.remove(&stream).and_then(|sender| sender.last) {
