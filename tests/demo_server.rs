@@ -212,6 +212,14 @@ async fn a_command_runs_at_home_in_a_session_of_its_own_and_tells_how_it_ended()
 }
 
 #[tokio::test]
+async fn a_login_shell_finds_the_batch_commands_of_the_demo_first() {
+    let server = start(Options::default());
+    let client = log_in(&server).await;
+    let found = say(&client, "PATH=/usr/bin:/bin sh -lc 'command -v sbatch'").await;
+    assert_eq!(found, server.home().join("bin/sbatch").display().to_string());
+}
+
+#[tokio::test]
 async fn bytes_pass_both_ways_unchanged_past_a_slow_reader() {
     let server = start(Options::default());
     let client = log_in(&server).await;
