@@ -50,6 +50,9 @@ pub(super) fn shutdown(mut server: Server) -> ExitCode {
             campaign = None;
         }
         if (is_said && works_are_done && campaign.is_none()) || elapsed > ALL_MOST {
+            if let Some(keeper) = server.keeper.take() {
+                keeper.dismiss();
+            }
             return ExitCode::from(code);
         }
         server.wait_ending(PollTimeout::from(PAUSE_MS));
@@ -59,7 +62,7 @@ pub(super) fn shutdown(mut server: Server) -> ExitCode {
 /// Asks all commands and all file work to end. Returns the campaign that sees to it.
 fn begin(server: &mut Server) -> Option<Campaign> {
     let now = server.link.now();
-    server.works.values_mut().for_each(|work| work.cancel(now));
+    server.works.values_mut().for_each(|work| work.cancel(now, true));
     if let Some(snapshot) = &server.snapshot {
         snapshot.kill();
     }
