@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::output::Output;
 use crate::config::{Config, Role, Site};
 use crate::failure::Failure;
-use crate::kind::Kind;
+use crate::kind::{EXIT_INTERRUPTED, Kind};
 use crate::line::{self, Line};
 use crate::opening::Opening;
 use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
@@ -17,7 +17,18 @@ use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
 pub async fn open(config: &Config, site: &Site, role: Role, output: &Output) -> Result<Line, Failure> {
     let opening = Opening::of(config, site, role)?;
     output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
-    Ok(line::open(opening.target, prompter(site), opening.options).await?)
+    tokio::select! {
+        opened = line::open(opening.target, prompter(site), opening.options) => Ok(opened?),
+        _ = tokio::signal::ctrl_c() => leave(output),
+    }
+}
+
+/// Ends this process on Ctrl-C before there is a line: nothing was done, but a prompt may have the terminal.
+fn leave(output: &Output) -> ! {
+    TerminalPrompter::restore();
+    // The prompt's line is unfinished. That it cannot be finished changes nothing.
+    drop(output.note(""));
+    std::process::exit(EXIT_INTERRUPTED.into())
 }
 
 /// Who asks the human: the terminal, else the site's askpass program, else nobody.
