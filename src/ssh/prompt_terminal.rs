@@ -23,7 +23,7 @@ impl TerminalPrompter {
         OpenOptions::new().read(true).write(true).open(TERMINAL).is_ok()
     }
 
-    /// Gives the terminal its echo back when a question is left open, for a program that leaves on Ctrl-C.
+    /// Gives the terminal its settings back when a question is left open, for a program that leaves on Ctrl-C.
     pub fn restore() {
         let before = SETTINGS_BEFORE.lock().ok().and_then(|mut before| before.take());
         let (Some(before), Ok(terminal)) = (before, OpenOptions::new().write(true).open(TERMINAL)) else {
@@ -34,7 +34,7 @@ impl TerminalPrompter {
     }
 }
 
-/// Reads a secret with rpassword, which does not restore the echo when a signal ends the wait.
+/// Reads a secret with rpassword, which does not restore the terminal when the program ends while it waits.
 fn ask_without_echo(text: String) -> std::io::Result<String> {
     let settings = OpenOptions::new().read(true).open(TERMINAL).ok().and_then(|tty| tcgetattr(&tty).ok());
     let note = |settings| {
