@@ -169,6 +169,11 @@ fn marked(line: &Line, mark: &str, text: &str) -> towline::line::Command {
     line.command(shell(text)).env(name, value)
 }
 
+/// Waits on a thread of its own: what was dropped here is ended by tasks of this one's runtime.
+async fn beside<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(wait).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_dropped_future_ends_its_command_and_no_other() {
     let server = Sshd::key_only();
@@ -178,17 +183,15 @@ async fn a_dropped_future_ends_its_command_and_no_other() {
     let mut witness = marked(&line, &other, "read word; echo $word").spawn(true).await.unwrap();
     let future = tokio::spawn(marked(&line, &dropped, STUBBORN).output(Vec::new()));
     let child = marked(&line, &dropped_child, STUBBORN).spawn(false).await.unwrap();
-    // The line has a thread of its own, so this one may wait without stopping it.
-    tokio::task::yield_now().await;
-    wait_for_marked(&dropped, 3);
-    wait_for_marked(&dropped_child, 3);
+    for mark in [&dropped, &dropped_child] {
+        let mark = mark.clone();
+        beside(move || wait_for_marked(&mark, 3)).await;
+    }
     future.abort();
     assert!(future.await.unwrap_err().is_cancelled());
     drop(child);
-    // The task of the child's streams is ended by this runtime, once it runs.
-    tokio::task::yield_now().await;
-    for mark in [&dropped, &dropped_child] {
-        census::wait_until_none(GONE, || census::with_environment(mark));
+    for mark in [dropped, dropped_child] {
+        beside(move || census::wait_until_none(GONE, || census::with_environment(&mark))).await;
     }
     // Another handle that goes takes nothing with it.
     drop(line.clone());
@@ -199,7 +202,11 @@ async fn a_dropped_future_ends_its_command_and_no_other() {
     // The last handle is the line's end; an open command is one too.
     drop(witness);
     drop(line);
-    wait_until_gone(&server);
+    let server = beside(move || {
+        wait_until_gone(&server);
+        server
+    })
+    .await;
     assert_eq!((server.connections(), server.session_channels()), (1, 1));
 }
 
