@@ -1,4 +1,4 @@
-//! Netlink's bytes: recorded answers of a real kernel, and whatever else could come.
+//! Netlink's bytes, as the kernel's headers lay them out, and whatever else could come; tests/route asks a real kernel.
 
 use proptest::prelude::*;
 
