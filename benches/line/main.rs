@@ -51,11 +51,11 @@ fn main() {
     let home = TempHome::for_server(&server, "alice");
     let mut table = Table::new(smoke);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    connecting(&home, &sizes, &mut table);
+    let ssh_connects = connecting(&home, &sizes, &mut table);
     let line = runtime.block_on(open(&home));
     let master = Master::start(&home);
     runtime.block_on(commands(&line, &master, &sizes, &mut table));
-    runtime.block_on(bulk(&line, &master, &home, &sizes, &mut table));
+    runtime.block_on(bulk(&line, &home, &sizes, ssh_connects, &mut table));
     table.print();
     line.close();
 }
@@ -107,8 +107,8 @@ fn time(command: &mut Command) -> Duration {
     began.elapsed()
 }
 
-/// Whole processes: connect, log in, run `true`, leave.
-fn connecting(home: &TempHome, sizes: &Sizes, table: &mut Table) {
+/// Whole processes: connect, log in, run `true`, leave. Returns OpenSSH's median.
+fn connecting(home: &TempHome, sizes: &Sizes, table: &mut Table) -> Duration {
     let (mut ours, mut cold, mut theirs) = (Samples::new(), Samples::new(), Samples::new());
     for _ in 0..sizes.connects {
         remove_cached_helpers();
@@ -118,6 +118,7 @@ fn connecting(home: &TempHome, sizes: &Sizes, table: &mut Table) {
     }
     table.row("connect + `true`, helper cached", "ssh host true", &ours, &theirs);
     table.row("connect + `true`, helper sent", "ssh host true", &cold, &theirs);
+    theirs.median()
 }
 
 /// An OpenSSH master connection.
@@ -197,7 +198,7 @@ async fn futures_join<F: Future<Output = ()>>(all: Vec<F>) {
 }
 
 /// Bulk in both directions, its cost, its memory, and small commands meanwhile.
-async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, table: &mut Table) {
+async fn bulk(line: &Line, home: &TempHome, sizes: &Sizes, connect: Duration, table: &mut Table) {
     let bytes = sizes.bulk_bytes;
     let (mut down, mut ssh_down) = (Samples::new(), Samples::new());
     let (mut up, mut ssh_up) = (Samples::new(), Samples::new());
@@ -208,7 +209,8 @@ async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, tabl
         down.push(began.elapsed());
         cpu.push(measure::own_cpu() - used);
         let used = measure::children_cpu();
-        ssh_down.push(time(&mut ssh(home, &["login", &format!("head -c {bytes} /dev/zero")])));
+        let whole = time(&mut ssh(home, &["login", &format!("head -c {bytes} /dev/zero")]));
+        ssh_down.push(whole.saturating_sub(connect));
         ssh_cpu.push(measure::children_cpu() - used);
         let began = Instant::now();
         write_zeros(line, bytes).await;
@@ -221,12 +223,12 @@ async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, tabl
         )
         .unwrap();
         assert!(child.wait().unwrap().success());
-        ssh_up.push(began.elapsed());
+        ssh_up.push(began.elapsed().saturating_sub(connect));
     }
     let size = measure::size(bytes);
-    table.row(&format!("read {size}"), "ssh, same cipher", &down, &ssh_down);
+    table.row(&format!("read {size}"), "ssh, same cipher, without its connecting", &down, &ssh_down);
     table.row("CPU of our end for that", "ssh, same cipher", &cpu, &ssh_cpu);
-    table.row(&format!("write {size}"), "ssh, same cipher", &up, &ssh_up);
+    table.row(&format!("write {size}"), "ssh, same cipher, without its connecting", &up, &ssh_up);
     let (mut idle, mut busy) = (Samples::new(), Samples::new());
     for _ in 0..sizes.commands {
         let began = Instant::now();
@@ -249,7 +251,6 @@ async fn bulk(line: &Line, master: &Master, home: &TempHome, sizes: &Sizes, tabl
         measure::size(measure::peak_memory("self")),
         measure::size(measure::peak_memory(&line.facts().helper.hello.pid.to_string())),
     ));
-    drop(master.command());
 }
 
 async fn read_zeros(line: &Line, bytes: u64) -> u64 {

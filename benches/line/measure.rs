@@ -19,6 +19,11 @@ impl Samples {
         self.0.push(sample);
     }
 
+    /// The middle one.
+    pub fn median(&self) -> Duration {
+        self.quantile(50)
+    }
+
     /// The value below which `share` (in percent) of the samples lie.
     fn quantile(&self, share: usize) -> Duration {
         let mut sorted = self.0.clone();

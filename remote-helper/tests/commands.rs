@@ -208,6 +208,24 @@ fn a_reader_that_stops_slows_its_command_and_no_other() {
 }
 
 #[test]
+fn a_slow_reader_gets_the_last_byte_though_a_descendant_holds_the_pipe() {
+    let mut helper = Helper::start();
+    // As much as credit, queue and pipe take together, so that the command can end while nobody reads.
+    let text = "head -c 440000 /dev/zero; setsid sleep 5 &";
+    let frozen = helper.open(Request::Exec(shell(text)));
+    helper.streams.get_mut(&frozen).unwrap().is_frozen = true;
+    helper.wait(|helper| helper.streams[&frozen].pid.is_some());
+    let pid = helper.streams[&frozen].pid.unwrap();
+    helper.wait(|_| !support::is_alive(pid as i32));
+    // Longer than a held pipe is waited for.
+    helper.sh("sleep 1");
+    assert!(helper.streams[&frozen].end.is_none());
+    helper.thaw(frozen);
+    let done = helper.finish(frozen);
+    assert_eq!((done.received, done.exec().pipes_held), (440_000, true));
+}
+
+#[test]
 fn memory_stays_bounded_whatever_is_printed() {
     let mut helper = Helper::start();
     helper.sh("true");
@@ -281,6 +299,18 @@ fn environment_and_folder_are_the_sessions_and_the_requests() {
     let hello = helper.hello.clone().unwrap();
     assert_eq!(hello.pid, helper.child.id());
     assert_eq!(hello.sha256.len(), 64);
+}
+
+#[test]
+fn a_command_inherits_nothing_of_the_helper_itself() {
+    let mut helper = Helper::start();
+    helper.open(Request::Exec(Exec { stdin: true, ..argv(&["cat"]) }));
+    let broken_pipe = helper.sh("yes | head -n 1");
+    assert_eq!((&broken_pipe.stdout[..], broken_pipe.stderr.len()), (&b"y\n"[..], 0));
+    // What the tests' own parent left open is there with and without a helper between.
+    let list = "for fd in /proc/$$/fd/*; do echo ${fd##*/}; done; grep SigBlk /proc/$$/status";
+    let plain = std::process::Command::new("/bin/bash").args(["-c", list]).output().unwrap();
+    assert_eq!(text(&helper.sh(list).stdout), text(&plain.stdout));
 }
 
 #[test]

@@ -8,19 +8,21 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 
-use super::args::ExecArgs;
-use super::output::Output;
+use super::args::{ExecArgs, Variable};
+use super::output::{Output, Passed, Stream};
 use super::own_line;
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
 use crate::kind::{EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
-use crate::line::message::{ExecOutcome, Keep, Program};
+use crate::line::message::{Exec, ExecOutcome, Keep, Program};
 use crate::line::{self, ByteText, Line};
 
 /// Bytes of our standard input that are read and sent at a time.
 const STDIN_BYTES: usize = 64 << 10;
-/// How long an interrupted command may take to end before we leave.
-const INTERRUPTED_FOR: Duration = Duration::from_secs(4);
+/// How long a command that nobody waits for any more may take to end before we leave.
+const ENDING_FOR: Duration = Duration::from_secs(4);
+/// Exit code when our reader is gone: what a shell sees of a command that ends by SIGPIPE (128 + 13).
+const EXIT_NOBODY_READS: u8 = 141;
 
 /// Runs a command on a site.
 ///
@@ -31,44 +33,46 @@ pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result
     let site = config.site(&args.site)?;
     let role = args.role.into();
     site.destination(role)?;
+    let exec = exec(args, output);
+    // A command out of bounds must not cost a login.
+    line::check_exec(&exec)?;
     own_line::block_on(async {
         let line = own_line::open(&config, site, role, output).await?;
-        let result = on_line(&line, args, output).await;
+        let result = on_line(&line, exec, args, output).await;
         line.close();
         line.closed().await;
         result
     })
 }
 
+/// How the passing-on of a command's outputs ended.
+enum Passing {
+    /// Both are at their end.
+    Complete,
+    /// The reader of ours is gone.
+    NobodyReads,
+    /// The user pressed Ctrl-C.
+    Interrupted,
+}
+
 /// Runs the command over an open line.
-async fn on_line(line: &Line, args: &ExecArgs, output: &Output) -> Result<u8, Failure> {
-    let mut child = command(line, args, output).spawn(args.stdin).await?;
-    let stdin = child.stdin.take();
+async fn on_line(line: &Line, exec: Exec, args: &ExecArgs, output: &Output) -> Result<u8, Failure> {
+    let mut child = line.exec(exec).spawn(args.stdin).await?;
     let mut kept = (Vec::new(), Vec::new());
-    let end = {
-        let pass = async {
-            let (stdout, stderr) = (&mut child.stdout, &mut child.stderr);
-            let out = copy(stdout, &mut kept.0, output, Output::bytes);
-            let err = copy(stderr, &mut kept.1, output, Output::stderr_bytes);
-            tokio::try_join!(out, err)
-        };
-        let feed = async {
-            if let Some(stdin) = stdin {
-                forward_stdin(stdin).await?;
-            }
-            std::future::pending::<Result<(), Failure>>().await
-        };
-        tokio::select! {
-            passed = pass => passed.map(|_| true)?,
-            failed = feed => failed.map(|()| true)?,
-            _ = tokio::signal::ctrl_c() => false,
-        }
+    let leave = match pass(&mut child, &mut kept, output).await? {
+        Passing::Complete => None,
+        Passing::NobodyReads => Some(EXIT_NOBODY_READS),
+        Passing::Interrupted => Some(EXIT_INTERRUPTED),
     };
-    if !end {
-        child.kill();
-        // The far side ends it in time, and if it doesn't, closing the line does.
-        drop(tokio::time::timeout(INTERRUPTED_FOR, child.wait()).await);
-        return Ok(EXIT_INTERRUPTED);
+    if let Some(code) = leave {
+        // What is detached outlives its caller, however that leaves.
+        if !args.detach {
+            child.kill();
+            child.ignore_output();
+            // The far side ends it in time, and if it doesn't, closing the line does.
+            drop(tokio::time::timeout(ENDING_FOR, child.wait()).await);
+        }
+        return Ok(code);
     }
     if let Some(note) = child.note().await {
         output.note(&format!("note: {note}"))?;
@@ -82,40 +86,84 @@ async fn on_line(line: &Line, args: &ExecArgs, output: &Output) -> Result<u8, Fa
     Ok(exit_code(&outcome))
 }
 
-fn command(line: &Line, args: &ExecArgs, output: &Output) -> line::Command {
-    let word = |word: &OsString| ByteText(word.as_bytes().to_vec());
-    let program = match args.command.as_slice() {
-        [text] => Program::Shell(word(text)),
-        argv => Program::Argv(argv.iter().map(word).collect()),
+/// Passes both outputs on, and our input, until the outputs end or somebody wants no more of them.
+async fn pass(
+    child: &mut line::Child,
+    kept: &mut (Vec<u8>, Vec<u8>),
+    output: &Output,
+) -> Result<Passing, Failure> {
+    let stdin = child.stdin.take();
+    let out = copy(&mut child.stdout, &mut kept.0, *output, Stream::Stdout);
+    let err = copy(&mut child.stderr, &mut kept.1, *output, Stream::Stderr);
+    let outputs = async {
+        match tokio::try_join!(out, err) {
+            Ok(_) => Ok(Passing::Complete),
+            Err(Stop::NobodyReads) => Ok(Passing::NobodyReads),
+            Err(Stop::Failed(failure)) => Err(failure),
+        }
     };
-    let mut command = line.command(program).detach(args.detach).end_background(args.end_background);
-    if let Some(cwd) = &args.cwd {
-        command = command.cwd(word(cwd));
+    let feed = async {
+        if let Some(stdin) = stdin {
+            forward_stdin(stdin).await?;
+        }
+        std::future::pending::<Result<Passing, Failure>>().await
+    };
+    tokio::select! {
+        ended = outputs => ended,
+        failed = feed => failed,
+        _ = tokio::signal::ctrl_c() => Ok(Passing::Interrupted),
     }
-    for variable in &args.env {
-        command = command.env(variable.name.as_str(), variable.value.as_slice());
+}
+
+/// What is sent: all that the arguments say.
+fn exec(args: &ExecArgs, output: &Output) -> Exec {
+    let word = |word: &OsString| ByteText(word.as_bytes().to_vec());
+    let variable = |variable: &Variable| {
+        (ByteText::from(variable.name.as_str()), ByteText::from(variable.value.as_slice()))
+    };
+    Exec {
+        command: match args.command.as_slice() {
+            [text] => Program::Shell(word(text)),
+            argv => Program::Argv(argv.iter().map(word).collect()),
+        },
+        cwd: args.cwd.as_ref().map(word),
+        env: args.env.iter().map(variable).collect(),
+        deadline_ms: args.timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX)),
+        stdin: args.stdin,
+        detach: args.detach,
+        end_background: args.end_background,
+        keep: output.json().then(|| args.keep()),
     }
-    if let Some(timeout) = args.timeout {
-        command = command.deadline(timeout);
-    }
-    if output.json() {
-        command = command.keep(args.keep().head, args.keep().tail);
-    }
-    command
+}
+
+/// Why a copy stopped before the end of its output.
+enum Stop {
+    NobodyReads,
+    Failed(Failure),
 }
 
 /// Passes a stream on as it comes; with `--json` it is kept, within the bound that the helper keeps to.
 async fn copy(
     from: &mut line::ChildOutput,
     kept: &mut Vec<u8>,
-    output: &Output,
-    write: impl Fn(&Output, &[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    output: Output,
+    to: Stream,
+) -> Result<(), Stop> {
     while let Some(bytes) = from.next().await {
         if output.json() {
             kept.extend_from_slice(&bytes);
-        } else {
-            write(output, &bytes)?;
+            continue;
+        }
+        // On a thread of its own: a reader that stops must hold back neither the other stream nor Ctrl-C.
+        let written = tokio::task::spawn_blocking(move || output.pass(to, &bytes)).await;
+        match written {
+            Ok(Ok(Passed::Written)) => {}
+            Ok(Ok(Passed::NobodyReads)) => return Err(Stop::NobodyReads),
+            Ok(Err(failure)) => return Err(Stop::Failed(failure)),
+            Err(error) => {
+                let failure = Failure::new(Kind::Internal, format!("cannot write: {error}"));
+                return Err(Stop::Failed(failure));
+            }
         }
     }
     Ok(())

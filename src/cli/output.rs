@@ -17,6 +17,24 @@ pub struct Output {
     stderr_colour: bool,
 }
 
+/// A standard stream of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// The answer.
+    Stdout,
+    /// Everything beside it.
+    Stderr,
+}
+
+/// What became of bytes that were passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// They were written.
+    Written,
+    /// The stream's reader is gone.
+    NobodyReads,
+}
+
 /// Colours of a terminal's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colour {
@@ -49,7 +67,7 @@ impl Output {
     ///
     /// # Errors
     /// `no_space` or `internal` when stdout takes nothing more; the operation itself was done.
-    pub fn document(&self, document: &impl Serialize) -> Result<(), Failure> {
+    pub fn document(&self, document: &impl Serialize) -> Result<Passed, Failure> {
         let mut line = serde_json::to_vec(document).map_err(|error| {
             Failure::new(Kind::Internal, format!("the answer cannot be written as JSON: {error}"))
         })?;
@@ -62,24 +80,37 @@ impl Output {
     /// # Errors
     /// As [`Output::document`].
     pub fn text(&self, text: &str) -> Result<(), Failure> {
-        self.bytes(text.as_bytes())
+        self.bytes(text.as_bytes()).map(drop)
     }
 
     /// Passes bytes to stdout as they are.
     ///
     /// # Errors
     /// As [`Output::document`].
-    pub fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut stdout = io::stdout().lock();
-        written(stdout.write_all(bytes).and_then(|()| stdout.flush()), "stdout")
+    pub fn bytes(&self, bytes: &[u8]) -> Result<Passed, Failure> {
+        self.pass(Stream::Stdout, bytes)
     }
 
-    /// Passes bytes to stderr as they are: a remote command's own.
+    /// Passes bytes to stderr as they are.
     ///
     /// # Errors
     /// As [`Output::document`].
     pub fn stderr_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        written(io::stderr().lock().write_all(bytes), "stderr")
+        self.pass(Stream::Stderr, bytes).map(drop)
+    }
+
+    /// Passes bytes to a stream as they are, and tells whether somebody still reads it.
+    ///
+    /// # Errors
+    /// As [`Output::document`].
+    pub fn pass(&self, stream: Stream, bytes: &[u8]) -> Result<Passed, Failure> {
+        match stream {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                passed(stdout.write_all(bytes).and_then(|()| stdout.flush()), "stdout")
+            }
+            Stream::Stderr => passed(io::stderr().lock().write_all(bytes), "stderr"),
+        }
     }
 
     /// Tells a person something beside the answer; nothing with `--json`, where stderr belongs to the error object.
@@ -127,11 +158,11 @@ fn paint(text: &str, colour: Colour, wanted: bool) -> String {
     if wanted { format!("\x1b[1;{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
-fn written(result: io::Result<()>, stream: &str) -> Result<(), Failure> {
+fn passed(result: io::Result<()>, stream: &str) -> Result<Passed, Failure> {
     match result {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(Passed::Written),
         // The reader has what it wanted.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Passed::NobodyReads),
         Err(error) => {
             let full = matches!(
                 error.kind(),

@@ -40,17 +40,7 @@ pub struct Output {
 }
 
 impl Command {
-    pub(super) fn new(line: Line, program: Program) -> Self {
-        let exec = Exec {
-            command: program,
-            cwd: None,
-            env: Vec::new(),
-            deadline_ms: None,
-            stdin: false,
-            detach: false,
-            end_background: false,
-            keep: None,
-        };
+    pub(super) fn new(line: Line, exec: Exec) -> Self {
         Command { line, exec }
     }
 
@@ -166,7 +156,7 @@ impl Command {
     }
 
     async fn start(&self) -> Result<Stream, Error> {
-        check(&self.exec)?;
+        check_exec(&self.exec)?;
         self.line.open(Request::Exec(self.exec.clone())).await
     }
 }
@@ -195,6 +185,14 @@ impl Child {
         }
     }
 
+    /// Drops the output that was not read and that is still to come, so that the command never waits for a reader.
+    pub fn ignore_output(&mut self) {
+        for output in [&mut self.stdout, &mut self.stderr] {
+            output.pieces.close();
+            output.rest.clear();
+        }
+    }
+
     /// Waits for the command's end. Read its output at the same time, or before.
     ///
     /// # Errors
@@ -210,6 +208,9 @@ impl Child {
     }
 
     /// Waits for the dispatch and tells what the user should know about it.
+    ///
+    /// # Cancel safety
+    /// A dropped call may be repeated; a note is told once.
     pub async fn note(&mut self) -> Option<String> {
         (&mut self.note).await.ok().flatten()
     }
@@ -377,8 +378,11 @@ fn exec_outcome(outcome: Outcome) -> Result<ExecOutcome, Error> {
     }
 }
 
-/// Checks the bounds before anything is sent; the helper checks them again.
-fn check(exec: &Exec) -> Result<(), Error> {
+/// Checks a command's bounds, for callers that want to know before they open a line; [`Command`] does it too.
+///
+/// # Errors
+/// [`Error::Invalid`] with the value and the bound.
+pub fn check_exec(exec: &Exec) -> Result<(), Error> {
     let invalid = |message: String| Err(Error::Invalid { message });
     let (total, most, what) = match &exec.command {
         Program::Shell(text) => (text.0.len(), SHELL_TEXT_BYTES_MAX, "shell text"),

@@ -16,6 +16,8 @@ use crate::ssh;
 
 /// Bytes that are handed to the link at a time; a control frame waits for no more than two of these.
 const WRITE_BYTES: usize = 64 << 10;
+/// How long a far end that takes no more bytes may still send some.
+const READ_REST_FOR: Duration = Duration::from_secs(2);
 
 /// The owner of one line.
 pub(super) struct Driver {
@@ -98,8 +100,8 @@ impl Driver {
             self.deliver()?;
             self.feed();
             let now = self.clock.elapsed();
-            let wake = match self.liveness.step(now, self.endpoint.last_received(), !self.streams.is_empty())
-            {
+            let answer_due = !self.streams.is_empty() || !self.pings.is_empty();
+            let wake = match self.liveness.step(now, self.endpoint.last_received(), answer_due) {
                 Step::Wait(until) => until,
                 Step::Ping => {
                     self.endpoint.ping(now)?;
@@ -109,6 +111,7 @@ impl Driver {
                     asking.begin(self.control.clone());
                     continue;
                 }
+                Step::Stalled(silent) => return Ok(EndReason::Stalled { silent_s: silent.as_secs() }),
             };
             let wake = [wake, self.endpoint.next_time()].into_iter().flatten().min();
             let has_work = self.endpoint.has_work();
@@ -121,7 +124,7 @@ impl Driver {
                         self.endpoint.transmit(self.clock.elapsed(), &mut bytes, WRITE_BYTES);
                         slot.send(Bytes::from(bytes));
                     }
-                    Err(_closed) => return Ok(EndReason::Connection("the far end takes no more bytes".to_owned())),
+                    Err(_closed) => return self.read_rest(reader).await,
                 },
                 part = reader.next() => {
                     if let Some(reason) = self.handle_part(part)? {
@@ -133,14 +136,24 @@ impl Driver {
                     Some(ask) => self.handle_ask(ask)?,
                 },
                 alive = asking.answer() => {
-                    let silent = self.clock.elapsed().saturating_sub(self.endpoint.last_received());
-                    if alive && silent >= liveness::ASK_AFTER {
-                        return Ok(EndReason::Stalled { silent_s: silent.as_secs() });
+                    if alive {
+                        self.liveness.handle_answer(self.clock.elapsed());
                     }
                 }
                 () = sleep_until(self.clock, wake) => self.endpoint.handle_time(self.clock.elapsed())?,
             }
         }
+    }
+
+    /// Takes what the far end had sent before it took no more: last outcomes, and why it ended.
+    async fn read_rest(&mut self, reader: &mut LinkReader) -> Result<EndReason, ProtocolError> {
+        let until = tokio::time::Instant::now() + READ_REST_FOR;
+        while let Ok(part) = tokio::time::timeout_at(until, reader.next()).await {
+            if let Some(reason) = self.handle_part(part)? {
+                return Ok(reason);
+            }
+        }
+        Ok(EndReason::Connection("the far end takes no more bytes".to_owned()))
     }
 
     fn handle_part(&mut self, part: Part) -> Result<Option<EndReason>, ProtocolError> {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use towline_helper::wire::message::{Environment, Outcome, Probe, Program, Request, STREAMS_MAX, TailFrom};
+use towline_helper::wire::message::{
+    Environment, Exec, Outcome, Probe, Program, Request, STREAMS_MAX, TailFrom,
+};
 use towline_helper::wire::{ByteText, Endpoint, Role};
 
 use super::command::Command;
@@ -67,7 +69,21 @@ impl Line {
 
     /// Begins to describe a command.
     pub fn command(&self, program: Program) -> Command {
-        Command::new(self.clone(), program)
+        self.exec(Exec {
+            command: program,
+            cwd: None,
+            env: Vec::new(),
+            deadline_ms: None,
+            stdin: false,
+            detach: false,
+            end_background: false,
+            keep: None,
+        })
+    }
+
+    /// Takes a command that is described already.
+    pub fn exec(&self, exec: Exec) -> Command {
+        Command::new(self.clone(), exec)
     }
 
     /// Gives access to the far side's files.

@@ -18,7 +18,7 @@ mod open;
 mod stream;
 mod tail;
 
-pub use command::{Child, ChildInput, ChildOutput, Command, Output};
+pub use command::{Child, ChildInput, ChildOutput, Command, Output, check_exec};
 pub use embedded::{EmbeddedHelper, Platform};
 pub use error::{EndReason, Error};
 pub use files::{Files, WriteOptions};

@@ -146,7 +146,7 @@ async fn open_here(
     let (facts, control) = (channel.facts, channel.control);
     let mut link = (LinkReader::Channel(channel.reader), LinkWriter::Channel(channel.writer));
     let mut machine = Machine::new(&marker, options.helpers.clone());
-    let arrived = bring_helper(&mut link, &mut machine, &options.helpers, &command).await?;
+    let arrived = bring_helper(&mut link, &mut machine, (&options.helpers, &marker), &command).await?;
     let (clock, mut endpoint) = (Instant::now(), Endpoint::new(Role::Client));
     endpoint.handle_bytes(Duration::ZERO, &arrived)?;
     let hello = hello(&mut link.0, &mut endpoint, clock, START_TIMEOUT).await?;
@@ -218,7 +218,7 @@ async fn hello(
 async fn bring_helper(
     (reader, writer): &mut (LinkReader, LinkWriter),
     machine: &mut Machine,
-    helpers: &Helpers,
+    (helpers, marker): (&Helpers, &Marker),
     command: &str,
 ) -> Result<Vec<u8>, OpenError> {
     let mut typed = false;
@@ -251,6 +251,7 @@ async fn bring_helper(
         };
         while let Step::Send(platform) = step {
             heard = true;
+            write(writer, Bytes::from(marker.go())).await?;
             send_helper(writer, helpers, platform).await?;
             step = machine.handle(&[])?;
         }

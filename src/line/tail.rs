@@ -31,13 +31,20 @@ impl Tail {
                 StreamEvent::Data { bytes, .. } if !bytes.is_empty() => return Ok(Some(bytes)),
                 StreamEvent::Data { .. } | StreamEvent::Dispatched(_) => {}
                 StreamEvent::End(Ok(outcome)) => match *outcome {
-                    Outcome::Read { end, size } => self.end = Some((end, size)),
+                    Outcome::Read { end, size } => {
+                        self.end = Some((end, size));
+                        return Ok(None);
+                    }
                     _ => return Err(Error::Unexpected { asked: "tail" }),
                 },
                 StreamEvent::End(Err(error)) => return Err(error),
             }
         }
-        Ok(None)
+        match self.end {
+            Some(_) => Ok(None),
+            // Without its outcome the content may lack something, so its end is no end.
+            None => Err(Error::Unexpected { asked: "tail" }),
+        }
     }
 
     /// After the end: the offset behind the last byte, and the file's size when it was opened.

@@ -70,7 +70,7 @@ impl Class {
             Some((b'+' | b'^', rest)) => rest,
             _ => list,
         };
-        if names.is_empty() || (self == Class::Cipher && names.starts_with(b",")) {
+        if names.is_empty() {
             return Err(list.to_vec());
         }
         let unknown = names
@@ -98,6 +98,9 @@ impl Class {
             }
             Some(b'+') => {
                 names.extend(default());
+                // OpenSSH takes the names one by one and stops at an empty one.
+                let end = rest.windows(2).position(|pair| pair == b",,").unwrap_or(rest.len());
+                let rest = if rest.starts_with(b",") { &[] } else { rest.get(..end).unwrap_or(rest) };
                 self.add(rest, &mut names)?;
             }
             Some(b'^') => {
@@ -123,6 +126,10 @@ impl Class {
                 ));
             }
             for name in self.all_names() {
+                // An authority signs with a plain key, so its list never holds a certificate algorithm.
+                if self == Class::CaSignature && name.contains("-cert-v01@") {
+                    continue;
+                }
                 if list_matches(name.as_bytes(), element, false) == ListMatch::Yes {
                     push_new(names, name);
                 }
@@ -155,6 +162,12 @@ mod tests {
         assert_eq!(expand("-*").unwrap(), "");
         assert!(expand("!aes128-ctr").is_err());
         assert!(expand("nothing").is_err());
+    }
+
+    #[test]
+    fn an_authority_signs_with_plain_keys_only() {
+        let names = Class::CaSignature.expand(Some(b"ssh-*,rsa*")).unwrap();
+        assert_eq!(names.join(","), "ssh-ed25519,ssh-dss,ssh-rsa,rsa-sha2-256,rsa-sha2-512");
     }
 
     #[test]

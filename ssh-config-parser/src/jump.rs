@@ -113,6 +113,8 @@ impl Hop {
             return None;
         }
         let port = match behind {
+            // Only a URI has a path.
+            Some((b'/', _)) => return None,
             Some((_, digits)) if !digits.is_empty() => Some(port(digits, services)?),
             _ => None,
         };
@@ -245,7 +247,6 @@ mod tests {
             ("a,b # x,y", "a,b"),
             ("NONE", "none"),
             ("none # x", "none"),
-            ("host/22", "host:22"),
             ("ssh://a%20b;x@h./", "a b@h"),
         ] {
             assert_eq!(printed(text).as_deref(), Some(expected), "{text}");
@@ -270,6 +271,7 @@ mod tests {
             "2001:db8::1",
             "# x",
             "a b:c d",
+            "host/22",
         ] {
             assert_eq!(printed(text), None, "{text}");
         }

@@ -20,6 +20,16 @@ use crate::world::World;
 ///
 /// Every file that is included for all hosts alike is read at once. A name that depends on the host (`%h` and
 /// its like) is looked at when a host first needs it, and is kept from then on.
+///
+/// ```
+/// use ssh_config_parser::{Snapshot, World};
+///
+/// let text = b"Host web\n  HostName web.example.net\n  Port 2222\n";
+/// let snapshot = Snapshot::from_bytes("config".as_ref(), text, World::from_system()?);
+/// let web = snapshot.resolve("alice@web")?;
+/// assert_eq!((web.user.as_str(), web.hostname.as_str(), web.port), ("alice", "web.example.net", 2222));
+/// # Ok::<(), ssh_config_parser::Rejection>(())
+/// ```
 #[derive(Debug)]
 pub struct Snapshot {
     world: World,

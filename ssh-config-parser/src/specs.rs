@@ -170,7 +170,7 @@ const SERVICE_CLASSES: &[(&str, u8)] = &[
     ("cs6", 0xc0),
     ("cs7", 0xe0),
     ("ef", 0xb8),
-    ("le", 0x01),
+    ("le", 0x04),
     ("lowdelay", 0x10),
     ("throughput", 0x08),
     ("reliability", 0x04),
@@ -188,10 +188,25 @@ fn ip_qos(args: &mut Args<'_>) -> Result<Value, Fault> {
 fn service_class(word: &[u8]) -> Result<String, Fault> {
     let name = String::from_utf8_lossy(word).to_ascii_lowercase();
     // `va` came with 10.x and has no number before.
-    if name == "none" || name == "va" || SERVICE_CLASSES.iter().any(|(known, _)| *known == name) {
+    if name == "none" || name == "va" {
         return Ok(name);
     }
-    let unsigned = name.strip_prefix('+').unwrap_or(&name);
+    let named = SERVICE_CLASSES.iter().find(|(known, _)| *known == name);
+    let number = match named {
+        Some((_, number)) => *number,
+        None => service_number(&name).ok_or_else(|| bad("service class", word))?,
+    };
+    // Of two names for a number the first one prints.
+    let first = SERVICE_CLASSES.iter().find(|(_, value)| *value == number);
+    Ok(first.map_or_else(|| format!("0x{number:02x}"), |(name, _)| (*name).to_owned()))
+}
+
+/// Reads a number in decimal, octal behind `0` or hexadecimal behind `0x`.
+fn service_number(name: &str) -> Option<u8> {
+    let unsigned = name.strip_prefix('+').unwrap_or(name);
+    if !unsigned.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return None;
+    }
     let number = if let Some(digits) = unsigned.strip_prefix("0x") {
         u8::from_str_radix(digits, 16)
     } else if unsigned.len() > 1 && unsigned.starts_with('0') {
@@ -199,9 +214,8 @@ fn service_class(word: &[u8]) -> Result<String, Fault> {
     } else {
         unsigned.parse()
     };
-    let number = number.map_err(|_| bad("service class", word))?;
-    let known = SERVICE_CLASSES.iter().find(|(_, value)| *value == number);
-    Ok(known.map_or_else(|| format!("0x{number:02x}"), |(name, _)| (*name).to_owned()))
+    // Whatever is wrong with it, it is no service class.
+    number.ok()
 }
 
 /// Keeps the first word only, as OpenSSH does.
@@ -235,7 +249,10 @@ fn permit_remote_open(args: &mut Args<'_>) -> Result<Value, Fault> {
     for word in &words {
         let port = host_and_rest(word).and_then(|(_, rest)| rest);
         let services = args.context().services.get();
-        let legal = port.is_some_and(|(_, port)| port == b"*" || values::port(port, services).is_some());
+        let legal = match port {
+            Some((b':', port)) => port == b"*" || values::port(port, services).is_some(),
+            _ => false,
+        };
         if !any(word) && !legal {
             return Err(bad("host and port", word));
         }
@@ -297,12 +314,16 @@ fn set_env(args: &mut Args<'_>) -> Result<Value, Fault> {
 fn socket_mask(args: &mut Args<'_>) -> Result<Value, Fault> {
     let word = args.needed()?;
     let text = word.trim_ascii_start();
-    let text = text.strip_prefix(b"+").unwrap_or(text);
+    let (negative, text) = match text.split_first() {
+        Some((b'-', rest)) => (true, rest),
+        Some((b'+', rest)) => (false, rest),
+        _ => (false, text),
+    };
     let digits: Vec<u8> = text.iter().copied().take_while(|byte| matches!(byte, b'0'..=b'7')).collect();
     let mask = std::str::from_utf8(&digits)
         .ok()
         .and_then(|digits| u32::from_str_radix(digits, 8).ok())
-        .filter(|mask| *mask <= 0o777)
+        .filter(|mask| *mask <= 0o777 && (!negative || *mask == 0))
         .ok_or_else(|| bad("mask", word))?;
     Ok(Value::Text(format!("0{mask:o}").into_bytes()))
 }
@@ -355,7 +376,9 @@ mod tests {
 
     #[test]
     fn service_classes_print_by_name_where_they_have_one() {
-        for (word, expected) in [("0x10", "lowdelay"), ("AF11", "af11"), ("40", "af11"), ("3", "0x03")] {
+        for (word, expected) in
+            [("0x10", "lowdelay"), ("AF11", "af11"), ("40", "af11"), ("3", "0x03"), ("reliability", "le")]
+        {
             assert_eq!(service_class(word.as_bytes()).unwrap(), expected);
         }
         assert!(service_class(b"256").is_err());

@@ -12,4 +12,6 @@
 mod support;
 
 mod acceptance;
+mod far;
+mod shells;
 mod slurm;

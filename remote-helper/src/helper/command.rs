@@ -5,7 +5,6 @@
 //! pipe stays with the helper, which goes on reading and drops what comes: the descendant neither blocks nor gets
 //! SIGPIPE, and no byte of it can reach another command.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,6 +24,7 @@ use super::fault::refuse_errno;
 use super::launch::{Launched, Obstacle, Step};
 use super::link::{Got, Link};
 use super::output::Output;
+use super::pieces::Pieces;
 use super::processes::Root;
 use super::program::Image;
 
@@ -105,7 +105,7 @@ impl Command {
             shown: image.shown.clone(),
             cwd: image.cwd.as_ref().map(|cwd| PathBuf::from(OsStr::from_bytes(cwd.to_bytes()))),
             loading: Some(launched.loading),
-            input: Input { pipe: launched.stdin, queue: VecDeque::new(), is_ended: false },
+            input: Input { pipe: launched.stdin, pieces: Pieces::default(), is_ended: false },
             outputs: [
                 Output::new(stream, STDOUT, launched.stdout, exec.keep),
                 Output::new(stream, STDERR, launched.stderr, exec.keep),
@@ -374,39 +374,26 @@ const READ_OBSTACLE_BYTES: usize = 16;
 #[derive(Debug)]
 struct Input {
     pipe: Option<OwnedFd>,
-    queue: VecDeque<Vec<u8>>,
+    pieces: Pieces,
     is_ended: bool,
 }
 
 impl Input {
     fn wanted(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.pipe.as_ref().filter(|_| !self.queue.is_empty())?.as_fd())
+        Some(self.pipe.as_ref().filter(|_| !self.pieces.is_empty())?.as_fd())
     }
 
     fn push(&mut self, bytes: Vec<u8>, end: bool) {
-        if !bytes.is_empty() {
-            self.queue.push_back(bytes);
-        }
+        self.pieces.push(bytes);
         self.is_ended |= end;
     }
 
     /// Writes what the pipe takes; without a reader everything counts as used. Returns the number of bytes used.
     fn write(&mut self) -> usize {
         let mut used = 0;
-        while let Some(front) = self.queue.front_mut() {
-            let Some(pipe) = &self.pipe else {
-                used += front.len();
-                self.queue.pop_front();
-                continue;
-            };
-            match write(pipe, front) {
-                Ok(count) => {
-                    used += count;
-                    front.drain(..count.min(front.len()));
-                    if front.is_empty() {
-                        self.queue.pop_front();
-                    }
-                }
+        while let Some(pipe) = self.pipe.as_ref().filter(|_| !self.pieces.is_empty()) {
+            match write(pipe, self.pieces.front()) {
+                Ok(count) => used += self.pieces.pop(count).map_or(0, |written| written.len()),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => return used,
                 // The command does not read any more; that is its right.
@@ -415,6 +402,9 @@ impl Input {
         }
         if self.is_ended {
             self.pipe = None;
+        }
+        if self.pipe.is_none() {
+            used += self.pieces.clear();
         }
         used
     }

@@ -4,14 +4,16 @@
 //! busy login node and could hang with the kernel, so campaigns of single commands run on a thread of their own
 //! ([`Ender`]); only the one that ends everything runs on the line's thread, which has nothing else left to do.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::processes::{Owner, Root, attribute, holds_pipe, read_environment, read_process, read_table};
+use super::processes::{
+    Owner, Root, Table, attribute, holds_pipe, read_environment, read_process, read_table,
+};
 use super::session::Marker;
 
 /// Between TERM and KILL.
@@ -50,13 +52,23 @@ pub(crate) struct Campaign {
     termed: BTreeSet<(i32, u64)>,
     /// Groups that got it as a whole.
     groups: BTreeSet<i32>,
+    /// When the main processes began that were there at the first look.
+    mains: BTreeMap<i32, u64>,
 }
 
 impl Campaign {
     /// Plans the end of `scope`; the process groups of `groups` have had their TERM.
     pub(crate) fn new(scope: Scope, roots: Vec<Root>, groups: BTreeSet<i32>) -> Campaign {
         let grace = if matches!(scope, Scope::Holders(..)) { GRACE_OF_HOLDERS } else { GRACE };
-        Campaign { scope, roots, grace, began: Instant::now(), termed: BTreeSet::new(), groups }
+        Campaign {
+            scope,
+            roots,
+            grace,
+            began: Instant::now(),
+            termed: BTreeSet::new(),
+            groups,
+            mains: BTreeMap::new(),
+        }
     }
 
     /// Looks once and signals who is there. Returns whether nobody is left to be ended, or no time to do it.
@@ -64,6 +76,7 @@ impl Campaign {
         let elapsed = self.began.elapsed();
         let table = read_table();
         let own = i32::try_from(std::process::id()).unwrap_or(0);
+        self.forget_reused(&table);
         let owners = attribute(&table, own, &self.roots, marker, &mut read_environment);
         let mut left = false;
         for (pid, owner) in owners {
@@ -79,6 +92,19 @@ impl Campaign {
             }
         }
         !left || elapsed >= self.grace + KILLING
+    }
+
+    /// Forgets main processes whose number another process has by now.
+    fn forget_reused(&mut self, table: &Table) {
+        let mains = &mut self.mains;
+        self.roots.retain(|root| match table.get(&root.pid) {
+            Some(process) if root.is_alive => {
+                *mains.entry(root.pid).or_insert(process.began) == process.began
+            }
+            // It was reaped before the campaign began.
+            Some(_another) => false,
+            None => true,
+        });
     }
 
     fn is_meant(&self, pid: i32, owner: Owner) -> bool {

@@ -16,7 +16,7 @@ use towline_helper::wire::message::{Environment, Refusal};
 use super::launch::Launcher;
 use super::link::{Got, Link, READ_BYTES};
 use super::processes::Root;
-use super::program::{Image, argv, c_string, environment};
+use super::program::{Image, argv, environment, shells};
 use super::session::{STREAM_VARIABLE, Session, Variables, without_start_files};
 
 /// How long start-up files may take.
@@ -124,11 +124,11 @@ fn image(wanted: &Environment, marker: &str, session: &Session) -> Result<Image,
     let mut variables = session.variables.clone();
     variables.insert(STREAM_VARIABLE.into(), session.stream_mark(SNAPSHOT_STREAM, false));
     Ok(Image {
-        attempts: vec![(c_string(b"/bin/bash".to_vec())?, 0), (c_string(b"/bin/sh".to_vec())?, 1)],
+        attempts: shells()?,
         argvs: vec![words(&bash)?, words(&sh)?],
         environment: environment(&variables)?,
         cwd: None,
-        shown: "/bin/bash".to_owned(),
+        shown: "/bin/sh".to_owned(),
     })
 }
 

@@ -12,6 +12,7 @@ use towline_helper::wire::message::{self, Bye, Dispatched, Hello, Outcome, Refus
 use towline_helper::wire::{Endpoint, Event, Role};
 
 use super::launch::set_nonblocking;
+use super::typed::Typed;
 
 /// Bytes read from any descriptor at a time; also what a pipe holds.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -38,6 +39,8 @@ pub(crate) struct Link {
     out: Vec<u8>,
     is_blocked: bool,
     scratch: Vec<u8>,
+    typed: Typed,
+    held: Vec<u8>,
     began: Instant,
     over: Option<Over>,
 }
@@ -72,6 +75,8 @@ impl Link {
             out: Vec::new(),
             is_blocked: false,
             scratch: vec![0; READ_BYTES],
+            typed: Typed::default(),
+            held: Vec::new(),
             began: Instant::now(),
             over: None,
         })
@@ -116,7 +121,14 @@ impl Link {
     pub(crate) fn handle_readable(&mut self) {
         let now = self.now();
         let result = match read_into(self.stdin.as_fd(), &mut self.scratch, READ_BYTES) {
-            Got::Bytes(bytes) => self.endpoint.handle_bytes(now, bytes),
+            Got::Bytes(bytes) => {
+                let frames = self.typed.without(bytes, &mut self.held);
+                let result = self.endpoint.handle_bytes(now, frames);
+                if !frames.is_empty() {
+                    self.held.clear();
+                }
+                result
+            }
             Got::Nothing => Ok(()),
             Got::End => return self.end(Over::Closed),
         };

@@ -14,6 +14,7 @@ mod keep;
 mod launch;
 mod link;
 mod output;
+mod pieces;
 mod pool;
 mod probe;
 mod processes;
@@ -22,6 +23,7 @@ mod requests;
 mod server;
 mod session;
 mod shutdown;
+mod typed;
 mod work_stream;
 
 pub(crate) use server::serve;

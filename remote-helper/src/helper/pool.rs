@@ -14,6 +14,7 @@ use nix::sys::eventfd::EventFd;
 use towline_helper::wire::message::{Outcome, Refusal};
 
 use super::fault;
+use super::pieces::Pieces;
 
 /// How long a thread waits for more work before it ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -30,13 +31,13 @@ pub(crate) trait Work: Send {
 #[derive(Debug)]
 pub(crate) struct Turn {
     /// Input that has come since the last step.
-    pub(crate) input: VecDeque<Vec<u8>>,
+    pub(crate) input: Pieces,
     /// Whether no more input comes.
     pub(crate) input_ended: bool,
     /// Bytes of output that there is room for.
     pub(crate) room: usize,
     /// Output, at most as much as there is room for.
-    pub(crate) output: Vec<Vec<u8>>,
+    pub(crate) output: Pieces,
     flags: Arc<Flags>,
 }
 
@@ -50,8 +51,8 @@ pub(crate) struct Flags {
 }
 
 impl Turn {
-    pub(crate) fn new(input: VecDeque<Vec<u8>>, input_ended: bool, room: usize, flags: Arc<Flags>) -> Turn {
-        Turn { input, input_ended, room, output: Vec::new(), flags }
+    pub(crate) fn new(input: Pieces, input_ended: bool, room: usize, flags: Arc<Flags>) -> Turn {
+        Turn { input, input_ended, room, output: Pieces::default(), flags }
     }
 
     /// Whether the work is of no use any more; long steps ask now and then.

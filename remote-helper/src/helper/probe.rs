@@ -135,7 +135,7 @@ impl Probing {
             .filter(|folder| folder.is_absolute())
             .collect();
         let found = names.iter().filter_map(|name| {
-            let file = folders.iter().map(|folder| folder.join(name)).find(|file| is_executable(file))?;
+            let file = folders.iter().map(|folder| folder.join(name)).find(is_executable)?;
             Some(((*name).to_owned(), bytes_of(&file)))
         });
         found.collect()

@@ -82,24 +82,36 @@ pub(crate) fn image(exec: &Exec, stream: u32, session: &Session, base: &Variable
         Some(cwd) => Some(c_string(session.resolve(cwd)?.into_os_string().into_vec())?),
         None => None,
     };
-    let (attempts, argvs, shown) = match &exec.command {
+    let environment = environment(&variables)?;
+    match &exec.command {
         Program::Argv(argv) => {
             let name = argv.first().map(ByteText::as_bytes).unwrap_or_default();
             let arguments = argv.iter().map(|argument| c_string(argument.0.clone()));
-            let attempts = candidates(name, variables.get(OsStr::new("PATH")))?;
-            (attempts, vec![arguments.collect::<Result<_, _>>()?], String::from_utf8_lossy(name).into_owned())
+            Ok(Image {
+                attempts: candidates(name, variables.get(OsStr::new("PATH")))?,
+                argvs: vec![arguments.collect::<Result<_, _>>()?],
+                environment,
+                cwd,
+                shown: String::from_utf8_lossy(name).into_owned(),
+            })
         }
-        Program::Shell(text) => shell(text.as_bytes())?,
-    };
-    Ok(Image { attempts, argvs, environment: environment(&variables)?, cwd, shown })
+        // Bash without any start-up file, or the system's own shell where there is no bash.
+        Program::Shell(text) => Ok(Image {
+            attempts: shells()?,
+            argvs: vec![
+                argv(&[b"bash", b"--noprofile", b"--norc", b"-c", text.as_bytes()])?,
+                argv(&[b"sh", b"-c", text.as_bytes()])?,
+            ],
+            environment,
+            cwd,
+            shown: "/bin/sh".to_owned(),
+        }),
+    }
 }
 
-/// Bash without any start-up file, or the system's own shell where there is no bash.
-fn shell(text: &[u8]) -> Result<(Vec<(CString, usize)>, Vec<Vec<CString>>, String), Refusal> {
-    let bash = [b"bash".as_slice(), b"--noprofile", b"--norc", b"-c", text];
-    let sh = [b"sh".as_slice(), b"-c", text];
-    let attempts = vec![(c_string(b"/bin/bash".to_vec())?, 0), (c_string(b"/bin/sh".to_vec())?, 1)];
-    Ok((attempts, vec![argv(&bash)?, argv(&sh)?], "/bin/bash".to_owned()))
+/// The shells that are tried, each with the number of its argument vector.
+pub(crate) fn shells() -> Result<Vec<(CString, usize)>, Refusal> {
+    Ok(vec![(c_string(b"/bin/bash".to_vec())?, 0), (c_string(b"/bin/sh".to_vec())?, 1)])
 }
 
 /// An argument vector from byte strings.

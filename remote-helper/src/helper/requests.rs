@@ -11,6 +11,7 @@ use super::environment::{self, Begun, Recipe};
 use super::fault::{self, refuse};
 use super::files;
 use super::link::Over;
+use super::pieces::Pieces;
 use super::probe::{Probing, soft_limit};
 use super::program;
 use super::server::{Server, Waiting};
@@ -62,11 +63,13 @@ impl Server {
 
     fn use_environment(&mut self, recipe: Recipe) {
         self.recipe = Some(recipe);
-        for Waiting { stream, request, input, input_ended } in std::mem::take(&mut self.waiting) {
+        for Waiting { stream, request, mut input, input_ended } in std::mem::take(&mut self.waiting) {
             self.open(stream, request);
-            let last = input.len();
-            for (index, bytes) in input.into_iter().enumerate() {
-                self.handle_data(stream, STDIN, bytes, input_ended && index + 1 == last);
+            while let Some(bytes) = input.pop(usize::MAX) {
+                self.handle_data(stream, STDIN, bytes, false);
+            }
+            if input_ended {
+                self.handle_data(stream, STDIN, Vec::new(), true);
             }
         }
     }
@@ -74,7 +77,7 @@ impl Server {
     fn open(&mut self, stream: u32, request: Request) {
         let result = match (request, &self.recipe) {
             (request @ (Request::Exec(_) | Request::Probe {}), None) => {
-                self.waiting.push(Waiting { stream, request, input: Vec::new(), input_ended: false });
+                self.waiting.push(Waiting { stream, request, input: Pieces::default(), input_ended: false });
                 Ok(())
             }
             (Request::Exec(exec), Some(_)) => self.exec(stream, &exec),
@@ -92,15 +95,14 @@ impl Server {
 
     fn open_file(&mut self, stream: u32, request: Request) -> Result<(), Refusal> {
         let is_change = files::is_change(&request);
-        let Some(work) = files::work(request, &self.session) else {
+        let Some(task) = files::task(request, &self.session)? else {
             let message = "this helper has no streams of kind pty or dial".to_owned();
             return Err(refuse(Code::Unsupported, message));
         };
-        let (work, is_polite) = work?;
         if is_change {
             self.link.dispatched(stream, None, None);
         }
-        self.works.insert(stream, WorkStream::new(stream, work, is_polite));
+        self.works.insert(stream, WorkStream::new(stream, task.work, task.is_polite));
         Ok(())
     }
 
@@ -156,7 +158,7 @@ impl Server {
             self.waiting.remove(index);
             self.link.refuse(stream, &fault::cancelled());
         } else if let Some(work) = self.works.get_mut(&stream) {
-            work.cancel(now);
+            work.cancel(now, discard);
         } else if let Some(command) = self.commands.get_mut(&stream) {
             if discard {
                 command.discard();

@@ -21,6 +21,7 @@ use super::environment::{Recipe, Snapshot};
 use super::housekeeping;
 use super::launch::{Launcher, reap};
 use super::link::{Got, Link, Over, READ_BYTES};
+use super::pieces::Pieces;
 use super::pool::{Job, Pool};
 use super::processes::Root;
 use super::session::{Marker, Session};
@@ -69,7 +70,7 @@ pub(crate) struct Server {
 pub(super) struct Waiting {
     pub(super) stream: u32,
     pub(super) request: Request,
-    pub(super) input: Vec<Vec<u8>>,
+    pub(super) input: Pieces,
     pub(super) input_ended: bool,
 }
 

@@ -59,7 +59,7 @@ pub(super) fn shutdown(mut server: Server) -> ExitCode {
 /// Asks all commands and all file work to end. Returns the campaign that sees to it.
 fn begin(server: &mut Server) -> Option<Campaign> {
     let now = server.link.now();
-    server.works.values_mut().for_each(|work| work.cancel(now));
+    server.works.values_mut().for_each(|work| work.cancel(now, true));
     if let Some(snapshot) = &server.snapshot {
         snapshot.kill();
     }

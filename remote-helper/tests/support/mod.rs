@@ -276,10 +276,15 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
+        // The end of its input makes it end what the test has started; only a broken helper has to be killed.
         self.stdin = None;
-        // A failing test must not leave its helper behind.
-        self.child.kill().unwrap_or_default();
-        self.child.wait().map(drop).unwrap_or_default();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > limit {
+                self.child.kill().unwrap_or_default();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -322,11 +327,47 @@ pub fn wait_for(mut is_so: impl FnMut() -> bool) {
     let limit = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < limit, "waited in vain");
-        std::thread::yield_now();
+        // Nothing tells, so this looks again after a moment.
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
 /// A number that a command printed.
 pub fn number(bytes: &[u8]) -> i32 {
     std::str::from_utf8(bytes).unwrap().trim().parse().unwrap()
+}
+
+/// `fcntl` command of Linux that chooses the signal for a lease's holder; the `libc` crate does not name it.
+const F_SETSIG: i32 = 10;
+
+/// A write lease on a file: whoever opens the file waits until it's given back, as on a file system that hangs.
+pub struct Lease {
+    file: std::fs::File,
+}
+
+impl Lease {
+    /// Takes the lease.
+    pub fn take(path: &std::path::Path) -> Lease {
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let lease = Lease { file };
+        // The kernel tells the holder by a signal that must not end the test: this one is ignored by default.
+        assert_eq!(lease.control(F_SETSIG, nix::libc::SIGURG), 0);
+        assert_eq!(lease.control(nix::libc::F_SETLEASE, nix::libc::F_WRLCK), 0);
+        lease
+    }
+
+    /// Whether somebody waits for it.
+    pub fn is_wanted(&self) -> bool {
+        // A lease that is being broken shows the kind that it's to become.
+        self.control(nix::libc::F_GETLEASE, 0) != nix::libc::F_WRLCK
+    }
+
+    fn control(&self, command: i32, argument: i32) -> i32 {
+        use std::os::fd::AsRawFd as _;
+        #[expect(unsafe_code, reason = "no safe crate takes leases")]
+        // SAFETY: an open descriptor and a number go in.
+        unsafe {
+            nix::libc::fcntl(self.file.as_raw_fd(), command, argument)
+        }
+    }
 }

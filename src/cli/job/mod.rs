@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::args::{JobCommand, JobIds, ListArgs, LogsArgs, WaitArgs};
-use super::output::Output;
+use super::output::{Output, Passed};
 use super::own_line;
 use crate::config::{Config, Environment, Role, SchedulerChoice, Site};
 use crate::failure::Failure;
@@ -171,25 +171,27 @@ async fn logs(jobs: &Jobs<Line>, args: &LogsArgs, output: &Output) -> Result<u8,
     let of = if args.stderr { LogOf::Stderr } else { LogOf::Stdout };
     let options = LogOptions { output: of, tail: args.tail };
     if !args.follow {
-        return log_part(&jobs.logs(&args.job.id, &options).await?, output);
+        log_part(&jobs.logs(&args.job.id, &options).await?, output)?;
+        return Ok(0);
     }
     let mut follow = jobs.follow(&args.job.id, &options).await?;
     while let Some(part) = follow.next().await? {
-        log_part(&part, output)?;
+        if log_part(&part, output)? == Passed::NobodyReads {
+            // A log may grow for days; nobody is left to follow it for.
+            break;
+        }
     }
     Ok(0)
 }
 
-fn log_part(part: &LogPart, output: &Output) -> Result<u8, Failure> {
+fn log_part(part: &LogPart, output: &Output) -> Result<Passed, Failure> {
     if output.json() {
-        output.document(part)?;
-        return Ok(0);
+        return output.document(part);
     }
     if part.truncated {
         output.note(&format!("note: only a part of {} is shown, from byte {}", part.path, part.offset))?;
     }
-    output.bytes(&part.bytes())?;
-    Ok(0)
+    output.bytes(&part.bytes())
 }
 
 async fn queues(jobs: &Jobs<Line>, output: &Output) -> Result<u8, Failure> {

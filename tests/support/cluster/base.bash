@@ -5,8 +5,11 @@ shell_users=(
   tl-sh:/bin/sh tl-dash:/bin/dash tl-bash:/bin/bash tl-rbash:/bin/rbash tl-zsh:/bin/zsh tl-csh:/bin/bsd-csh
   tl-tcsh:/bin/tcsh tl-fish:/usr/bin/fish tl-ksh:/bin/ksh93 tl-mksh:/bin/mksh
 )
-# carol has no account with the scheduler.
-plain_users=(alice:/bin/bash bob:/bin/bash carol:/bin/bash)
+# carol has no account with the scheduler. tl-places and tl-profile have what tests do to caches and start-up files.
+plain_users=(
+  alice:/bin/bash bob:/bin/bash carol:/bin/bash
+  tl-places:/bin/bash tl-profile:/bin/bash tl-nologin:/usr/sbin/nologin
+)
 
 # Keys of the client. All but "stranger" are authorised for all users.
 user_keys=(ed25519 rsa ecdsa encrypted)

@@ -21,56 +21,68 @@ use towline_helper::wire::message::{Outcome, Refusal, Request};
 use super::pool::{Next, Turn, Work};
 use super::session::Session;
 
-/// The work of a file request and whether it gives way to all others; none when the request is no file work.
-pub(crate) fn work(request: Request, session: &Session) -> Option<Result<(Box<dyn Work>, bool), Refusal>> {
-    let once =
-        |result: Result<Once, Refusal>| Some(result.map(|once| (Box::new(once) as Box<dyn Work>, false)));
-    match request {
-        Request::Stat { path, follow } => {
-            once(session.resolve(&path).map(|path| Once::new(move |_| metadata::stat(&path, follow))))
-        }
-        Request::Mkdir { path, parents, mode } => once(session.resolve(&path).map(|path| {
-            let umask = session.umask;
-            Once::new(move |_| change::make_folder(&path, parents, mode, umask))
-        })),
-        Request::Rename { from, to, overwrite } => once(
-            session
-                .resolve(&from)
-                .and_then(|from| Ok((from, session.resolve(&to)?)))
-                .map(|(from, to)| Once::new(move |_| place::rename_path(&from, &to, overwrite))),
-        ),
-        Request::Remove { path, recursive } => once(session.resolve(&path).map(|path| {
-            let home = session.home.clone();
-            Once::new(move |turn| remove::remove(&path, recursive, &home, &|| turn.is_cancelled()))
-        })),
-        Request::DiskUsage { path } => once(
-            session
-                .resolve(&path)
-                .map(|path| Once::new(move |turn| disk_usage::disk_usage(&path, &|| turn.is_cancelled()))),
-        ),
-        Request::List { path } => {
-            Some(session.resolve(&path).map(|path| (Box::new(list::List::new(path)) as Box<dyn Work>, false)))
-        }
-        Request::Read { path, offset, length } => Some(
-            session
-                .resolve(&path)
-                .map(|path| (Box::new(read::Read::new(path, offset, length)) as Box<dyn Work>, false)),
-        ),
-        Request::Hash { path, offset, length } => Some(
-            session
-                .resolve(&path)
-                .map(|path| (Box::new(hash::Hash::new(path, offset, length)) as Box<dyn Work>, true)),
-        ),
-        Request::Write(write) => Some(session.resolve(&write.path).map(|path| {
-            (Box::new(write::WriteFile::new(path, write, session.umask)) as Box<dyn Work>, false)
-        })),
-        Request::Tail { path, from, follow } => Some(
-            session
-                .resolve(&path)
-                .map(|path| (Box::new(tail::Tail::new(path, from, follow)) as Box<dyn Work>, false)),
-        ),
-        Request::Exec(_) | Request::Probe {} | Request::Pty {} | Request::Dial {} => None,
+/// Work that was asked for and has not begun.
+pub(crate) struct Task {
+    pub(crate) work: Box<dyn Work>,
+    /// Whether it gives way to all others.
+    pub(crate) is_polite: bool,
+}
+
+impl Task {
+    fn new(work: impl Work + 'static) -> Task {
+        Task { work: Box::new(work), is_polite: false }
     }
+
+    /// A task in one step.
+    fn once(run: impl FnMut(&Turn) -> Result<Outcome, Refusal> + Send + 'static) -> Task {
+        Task::new(Once(run))
+    }
+}
+
+/// The task of a file request; none when the request is no file work.
+///
+/// # Errors
+/// When its path is no path.
+pub(crate) fn task(request: Request, session: &Session) -> Result<Option<Task>, Refusal> {
+    let umask = session.umask;
+    let task = match request {
+        Request::Stat { path, follow } => {
+            let path = session.resolve(&path)?;
+            Task::once(move |_| metadata::stat(&path, follow))
+        }
+        Request::Mkdir { path, parents, mode } => {
+            let path = session.resolve(&path)?;
+            Task::once(move |_| change::make_folder(&path, parents, mode, umask))
+        }
+        Request::Rename { from, to, overwrite } => {
+            let (from, to) = (session.resolve(&from)?, session.resolve(&to)?);
+            Task::once(move |_| place::rename_path(&from, &to, overwrite))
+        }
+        Request::Remove { path, recursive } => {
+            let (path, home) = (session.resolve(&path)?, session.home.clone());
+            Task::once(move |turn| remove::remove(&path, recursive, &home, &|| turn.is_cancelled()))
+        }
+        Request::DiskUsage { path } => {
+            let path = session.resolve(&path)?;
+            Task::once(move |turn| disk_usage::disk_usage(&path, &|| turn.is_cancelled()))
+        }
+        Request::List { path } => Task::new(list::List::new(session.resolve(&path)?)),
+        Request::Read { path, offset, length } => {
+            Task::new(read::Read::new(session.resolve(&path)?, offset, length))
+        }
+        Request::Hash { path, offset, length } => {
+            let work = Box::new(hash::Hash::new(session.resolve(&path)?, offset, length));
+            Task { work, is_polite: true }
+        }
+        Request::Write(write) => {
+            Task::new(write::WriteFile::new(session.resolve(&write.path)?, write, umask))
+        }
+        Request::Tail { path, from, follow } => {
+            Task::new(tail::Tail::new(session.resolve(&path)?, from, follow))
+        }
+        Request::Exec(_) | Request::Probe {} | Request::Pty {} | Request::Dial {} => return Ok(None),
+    };
+    Ok(Some(task))
 }
 
 /// Whether a request changes something, so that a lost line leaves its outcome unknown.
@@ -82,19 +94,11 @@ pub(crate) fn is_change(request: &Request) -> bool {
 }
 
 /// Work in one step.
-struct Once {
-    run: Box<dyn FnMut(&Turn) -> Result<Outcome, Refusal> + Send>,
-}
+struct Once<F>(F);
 
-impl Once {
-    fn new(run: impl FnMut(&Turn) -> Result<Outcome, Refusal> + Send + 'static) -> Once {
-        Once { run: Box::new(run) }
-    }
-}
-
-impl Work for Once {
+impl<F: FnMut(&Turn) -> Result<Outcome, Refusal> + Send> Work for Once<F> {
     fn step(&mut self, turn: &mut Turn) -> Next {
-        done((self.run)(turn))
+        done((self.0)(turn))
     }
 }
 

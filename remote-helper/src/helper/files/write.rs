@@ -67,7 +67,7 @@ impl WriteFile {
                 self.draft.insert(draft)
             }
         };
-        while let Some(bytes) = turn.input.pop_front() {
+        while let Some(bytes) = turn.input.pop(usize::MAX) {
             if turn.is_cancelled() {
                 return Err(cancelled());
             }
