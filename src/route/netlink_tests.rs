@@ -147,6 +147,34 @@ fn a_request_holds_what_policy_rules_may_ask_for() {
     assert!(found.into_iter().eq(expected.iter().map(|(kind, value)| (*kind, value.as_slice()))));
 }
 
+/// The first message of a datagram that a Linux 6.18 sent, recorded in a namespace with tun0 and eth0.
+fn recorded(name: &str) -> Vec<u8> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/route").join(name);
+    let datagram = std::fs::read(path).unwrap();
+    messages(&datagram).unwrap()[0].payload.to_vec()
+}
+
+#[test]
+fn recorded_answers_of_a_kernel_are_read() {
+    let tun = read_link(&recorded("link-tun")).unwrap();
+    assert_eq!((tun.name.as_str(), &tun.kind, tun.up, tun.carrier), ("tun0", &LinkKind::Tun, true, true));
+    let veth = read_link(&recorded("link-veth")).unwrap();
+    assert_eq!((veth.name.as_str(), veth.kind), ("eth0", LinkKind::Other("veth".to_owned())));
+    let v4 = read_route(&recorded("route-v4")).unwrap();
+    let source = Some("10.8.0.2".parse().unwrap());
+    let expected =
+        Way { kind: WayKind::Unicast, interface: Some(tun.index), source, table: Some(254), several: false };
+    assert_eq!(v4, expected);
+    assert_eq!(read_route(&recorded("route-source")).unwrap(), expected);
+    let v6 = read_route(&recorded("route-v6")).unwrap();
+    assert_eq!(v6, Way { source: Some("fd00:8::2".parse().unwrap()), ..expected });
+    assert!(read_route(&recorded("route-several")).unwrap().several);
+    assert_eq!(read_route(&recorded("route-local")).unwrap().kind, WayKind::Local);
+    assert_eq!(error_number(&recorded("route-none")).unwrap(), 101, "ENETUNREACH");
+    assert_eq!(read_address(&recorded("addresses")).unwrap(), (1, Some("127.0.0.1".parse().unwrap())));
+    assert_eq!(read_family(&recorded("family")).unwrap(), GENERIC_CONTROL);
+}
+
 proptest! {
     #[test]
     fn what_is_encoded_is_decoded(
