@@ -1,5 +1,6 @@
 //! `towline demo`: the embedded server and mini cluster, shown at work.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -101,8 +102,13 @@ fn text(report: &Report) -> String {
 
 /// A short path of its own, since a socket's path has a limit.
 fn kept_directory() -> Result<std::path::PathBuf, Failure> {
-    let kept = tempfile::Builder::new().prefix("towline-demo-").tempdir().map(tempfile::TempDir::keep);
-    kept.map_err(|error| Failure::new(Kind::Config, format!("cannot make a scratch home: {error}")))
+    // Whatever the umask, the server refuses a directory that others can enter.
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("towline-demo-").permissions(std::fs::Permissions::from_mode(0o700));
+    builder
+        .tempdir()
+        .map(tempfile::TempDir::keep)
+        .map_err(|error| Failure::new(Kind::Config, format!("cannot make a scratch home: {error}")))
 }
 
 /// Writes a configuration that the other commands can use, and returns its `TOWLINE_HOME`.
