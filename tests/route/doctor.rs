@@ -37,7 +37,10 @@ fn scratch(config: &str) -> tempfile::TempDir {
     let scratch =
         tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempdir_in("/tmp").unwrap();
     let path = scratch.path();
-    fs::copy(env!("CARGO_BIN_EXE_towline"), path.join("towline")).unwrap();
+    // By a program of its own: a child of another test, between fork and exec, would hold our file open for writing,
+    // and such a file cannot be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_towline")).arg(path.join("towline")).status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(path.join("towline"), Permissions::from_mode(0o755)).unwrap();
     for folder in ["home", "home/state"] {
         fs::create_dir(path.join(folder)).unwrap();
