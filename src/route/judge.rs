@@ -169,6 +169,11 @@ impl<K: Kernel> Inquiry<'_, K> {
             Ok(addresses) => addresses,
             Err(error) => return self.unclear(NAME, format!("{name}: {error}")),
         };
+        // For a moment after IPv6 gets an address, the kernel would still send it out instead of keeping it.
+        if addresses.contains(&to.ip().to_canonical()) {
+            let message = format!("{to} is an address of {name}, so it leads to this machine itself");
+            return self.unclear("route", message);
+        }
         let source = match way.source.or_else(|| only_candidate(&addresses, to.ip())) {
             Some(source) => source,
             None => return self.unclear(NAME, format!("which source {to} would see cannot be told")),

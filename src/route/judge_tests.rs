@@ -159,6 +159,7 @@ fn each_thing_that_is_wrong_is_told_by_its_check() {
         ("link", Failed, |w| w.link = Some(Link { kind: LinkKind::Other("bridge".to_owned()), ..link() })),
         ("link", Failed, |w| w.link = Some(Link { up: false, ..link() })),
         ("link", Failed, |w| w.link = Some(Link { carrier: false, ..link() })),
+        ("route", Indeterminate, |w| w.addresses.as_mut().unwrap().push("192.0.2.7".parse().unwrap())),
         ("source", Indeterminate, |w| w.addresses = None),
         ("source", Failed, |w| w.addresses = Some(vec!["10.8.0.3".parse().unwrap()])),
         ("source", Failed, |w| w.way_from_source = Some(Way { interface: Some(2), ..way() })),
