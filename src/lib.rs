@@ -17,6 +17,7 @@
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`mod@line`] | streams, commands and files over the one channel |
 //! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
+//! | [`route`] | proves that the way to a host is the site's VPN |
 //! | [`config`] | directories, `config.toml`, the environment |
 //! | [`kind`] | the contract's failure kinds and exit codes |
 //!
@@ -34,4 +35,5 @@ pub mod jobs;
 pub mod kind;
 pub mod line;
 pub mod opening;
+pub mod route;
 pub mod ssh;

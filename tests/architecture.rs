@@ -22,7 +22,8 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("kind", &[]),
     ("config", &["kind", "ssh_config_parser"]),
     ("store", &["config"]),
-    ("policy", &["config"]),
+    ("route", &["config", "kind"]),
+    ("policy", &["config", "route"]),
     ("ssh", &["kind", "ssh_config_parser", "towline_helper", "russh"]),
     ("broker", &["config", "policy", "ssh"]),
     ("line", &["broker", "ssh"]),
@@ -38,7 +39,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("audit", &["config"]),
     ("demo", &["config", "line", "jobs", "russh"]),
     ("failure", &["opening", "plan", "workspace", "pods", "sandbox", "explain", "audit", "demo"]),
-    ("doctor", &["failure"]),
+    ("doctor", &["failure", "route"]),
     ("mcp", &["doctor"]),
     ("cli", &["doctor", "mcp"]),
 ];
