@@ -23,11 +23,13 @@
 //! The library prints nothing, never exits the process, and reads the environment in
 //! [`config::Config::from_env`] only.
 
+pub mod audit;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod disk;
 pub mod doctor;
 pub mod failure;
 pub mod jobs;
