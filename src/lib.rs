@@ -36,4 +36,5 @@ pub mod jobs;
 pub mod kind;
 pub mod line;
 pub mod opening;
+pub mod policy;
 pub mod ssh;

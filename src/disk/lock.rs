@@ -43,7 +43,6 @@ impl Folder {
                 if self.look(name)?.is_some_and(|there| there.identity == locked.facts.identity) {
                     return Ok(locked);
                 }
-                continue;
             }
             let waited = begun.elapsed();
             if waited >= wait {

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use towline_helper::wire::message::{Environment, Exec, Outcome, Probe, Program, Request, STREAMS_MAX, TailFrom};
+use towline_helper::wire::message::{
+    Environment, Exec, Outcome, Probe, Program, Request, STREAMS_MAX, TailFrom,
+};
 use towline_helper::wire::{ByteText, Endpoint, Role};
 
 use super::command::Command;

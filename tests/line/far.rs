@@ -141,8 +141,9 @@ impl Far {
         all.extend(variables.iter().copied());
         // sshd takes one SetEnv line alone.
         let set: Vec<_> = all.iter().map(|(name, value)| format!("\"{name}={value}\"")).collect();
-        let lines =
-            [format!("SetEnv {}", set.join(" "))].into_iter().chain(lines.iter().map(|line| (*line).to_owned()));
+        let lines = [format!("SetEnv {}", set.join(" "))]
+            .into_iter()
+            .chain(lines.iter().map(|line| (*line).to_owned()));
         let server = Sshd::throwaway(ThrowawayOptions {
             users: folder.user.name.clone(),
             lines: lines.collect(),

@@ -56,7 +56,9 @@ impl Drop for Removed {
 
 /// What a line says to a few commands, as one text.
 async fn talk(line: &Line) -> String {
-    let output = shell(line, "printf '%s|' \"$((6 * 7))\" it\\'s fine; printf err >&2; printf '\\377' | od -An -tx1").await;
+    let output =
+        shell(line, "printf '%s|' \"$((6 * 7))\" it\\'s fine; printf err >&2; printf '\\377' | od -An -tx1")
+            .await;
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
@@ -116,7 +118,9 @@ fn a_forced_command_that_refuses_is_quoted_and_one_that_passes_the_command_on_wo
     assert_eq!(answer.error["error"]["phase"], "bootstrap");
 
     // Both ways that wrappers have: the user's shell again, and any shell's `eval`.
-    for passing in ["exec \"$SHELL\" -c \"$SSH_ORIGINAL_COMMAND\"", "echo logged; eval \"$SSH_ORIGINAL_COMMAND\""] {
+    for passing in
+        ["exec \"$SHELL\" -c \"$SSH_ORIGINAL_COMMAND\"", "echo logged; eval \"$SSH_ORIGINAL_COMMAND\""]
+    {
         let far = Far::with(Folder::of("tl-dash"), &[], &[&format!("ForceCommand {passing}")]);
         for round in ["cold", "cached"] {
             let answer = far.exec("echo through");
