@@ -15,7 +15,7 @@
 //! | `demo` | the embedded SSH server and mini cluster |
 //! | [`doctor`] | checks what an opening needs |
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
-//! | [`line`] | streams, commands and files over the one channel |
+//! | [`mod@line`] | streams, commands and files over the one channel |
 //! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
 //! | [`config`] | directories, `config.toml`, the environment |
 //! | [`kind`] | the contract's failure kinds and exit codes |

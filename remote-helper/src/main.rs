@@ -2,6 +2,7 @@
 //!
 //! `towline-helper -t` exits 0, which proves that this file runs on this host. `towline-helper MARKER` prints the
 //! marker (32 hexadecimal digits) and a newline, then speaks frames on stdin and stdout until the end of its input.
+//! It starts `towline-helper -k MARKER` itself, which ends that line's commands when the helper is killed.
 
 mod helper;
 
@@ -13,9 +14,12 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    match (arguments.next(), arguments.next()) {
-        (Some(argument), None) if argument == "-t" => ExitCode::SUCCESS,
-        (Some(argument), None) => match helper::Marker::parse(&argument) {
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (Some(argument), None, None) if argument == "-t" => ExitCode::SUCCESS,
+        (Some(argument), Some(marker), None) if argument == helper::KEEPER_ARGUMENT => {
+            helper::Marker::parse(&marker).map_or_else(usage, |marker| helper::keep(&marker))
+        }
+        (Some(argument), None, None) => match helper::Marker::parse(&argument) {
             Some(marker) => helper::serve(marker),
             None => usage(),
         },

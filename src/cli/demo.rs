@@ -1,5 +1,6 @@
 //! `towline demo`: the embedded server and mini cluster, shown at work.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -10,6 +11,9 @@ use super::{own_line, table};
 use crate::demo::{self, Report, Server, ShowError};
 use crate::failure::Failure;
 use crate::kind::{EXIT_INTERRUPTED, Kind};
+
+/// The one site of a kept demo's configuration.
+const SITE: &str = "demo";
 
 /// Runs the demo.
 ///
@@ -30,13 +34,19 @@ pub fn run(args: &DemoArgs, output: &Output) -> Result<u8, Failure> {
         server.stop();
         return Ok(EXIT_INTERRUPTED);
     };
+    let kept = scratch.map(|scratch| configure(&server, &scratch)).transpose()?;
     if output.json() {
-        output.document(&document(&report))?;
+        let mut document = document(&report);
+        if let (Some(home), Some(fields)) = (&kept, document.as_object_mut()) {
+            let kept = json!({ "home": home, "site": SITE, "passcode": server.passcode() });
+            fields.insert("kept".to_owned(), kept);
+        }
+        output.document(&document)?;
     } else {
         output.text(&text(&report))?;
     }
-    if let Some(scratch) = scratch {
-        keep(&server, &scratch, output)?;
+    if let Some(home) = kept {
+        stay(&server, &home, output)?;
     }
     server.stop();
     Ok(0)
@@ -92,12 +102,17 @@ fn text(report: &Report) -> String {
 
 /// A short path of its own, since a socket's path has a limit.
 fn kept_directory() -> Result<std::path::PathBuf, Failure> {
-    let kept = tempfile::Builder::new().prefix("towline-demo-").tempdir().map(tempfile::TempDir::keep);
-    kept.map_err(|error| Failure::new(Kind::Config, format!("cannot make a scratch home: {error}")))
+    // Whatever the umask, the server refuses a directory that others can enter.
+    let mut builder = tempfile::Builder::new();
+    let builder = builder.prefix("towline-demo-").permissions(std::fs::Permissions::from_mode(0o700));
+    builder
+        .tempdir()
+        .map(tempfile::TempDir::keep)
+        .map_err(|error| Failure::new(Kind::Config, format!("cannot make a scratch home: {error}")))
 }
 
-/// Leaves the server running, with a configuration that the other commands can use.
-fn keep(server: &Server, scratch: &Path, output: &Output) -> Result<(), Failure> {
+/// Writes a configuration that the other commands can use, and returns its `TOWLINE_HOME`.
+fn configure(server: &Server, scratch: &Path) -> Result<std::path::PathBuf, Failure> {
     let home = scratch.join("towline");
     let failed = |error: std::io::Error| {
         Failure::new(Kind::Config, format!("cannot write {}: {error}", home.display()))
@@ -112,21 +127,31 @@ fn keep(server: &Server, scratch: &Path, output: &Output) -> Result<(), Failure>
     site.insert("known_hosts".to_owned(), text(&server.known_hosts_file()));
     site.insert("identity".to_owned(), text(&server.identity_file()));
     site.insert("approval".to_owned(), "open".into());
-    let sites = toml::Table::from_iter([("demo".to_owned(), toml::Value::Table(site))]);
+    let sites = toml::Table::from_iter([(SITE.to_owned(), toml::Value::Table(site))]);
     let config = toml::Table::from_iter([("site".to_owned(), toml::Value::Table(sites))]);
     let mut options = std::fs::OpenOptions::new();
     std::os::unix::fs::OpenOptionsExt::mode(options.write(true).create_new(true), 0o600);
     let mut file = options.open(home.join("config.toml")).map_err(failed)?;
     std::io::Write::write_all(&mut file, config.to_string().as_bytes()).map_err(failed)?;
+    Ok(home)
+}
+
+/// Leaves the server running until somebody presses Ctrl-C or ends the process.
+fn stay(server: &Server, home: &Path, output: &Output) -> Result<(), Failure> {
     output.note(&format!(
         "\nthe server stays until you press Ctrl-C; its second factor is {}. In another terminal:\n  \
-         TOWLINE_HOME={} towline exec demo -- uname -a",
+         TOWLINE_HOME={} towline exec {SITE} -- uname -a",
         server.passcode(),
         home.display(),
     ))?;
     own_line::block_on(async {
-        // Without a way to hear Ctrl-C, leaving at once is the safe thing.
-        drop(tokio::signal::ctrl_c().await);
+        let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+            .map_err(|error| Failure::new(Kind::Internal, format!("cannot wait for signals: {error}")))?;
+        tokio::select! {
+            // Without a way to hear Ctrl-C, leaving at once is the safe thing.
+            _ = tokio::signal::ctrl_c() => {}
+            _ = ended.recv() => {}
+        }
         Ok(())
     })
 }

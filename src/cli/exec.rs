@@ -29,6 +29,11 @@ const EXIT_NOBODY_READS: u8 = 141;
 /// # Errors
 /// Those of the configuration and of the line; after the dispatch a lost line is `outcome_unknown`.
 pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result<u8, Failure> {
+    // The parser sees a `--json` before the command's name too late to demand it.
+    if args.max_output.is_some() && !output.json() {
+        let message = "--max-output was given without --json, and without it all bytes pass";
+        return Err(Failure::new(Kind::Usage, message).hint("add --json, or leave --max-output out"));
+    }
     let config = Config::load(environment)?;
     let site = config.site(&args.site)?;
     let role = args.role.into();

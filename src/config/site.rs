@@ -263,6 +263,9 @@ fn destinations(section: &Section<'_>, home: &Home) -> Result<(Destination, Opti
         |key: &str| match section.text(key)? {
             Some(text) if text.starts_with('-') || text.contains(char::is_whitespace) => Err(section
                 .mistake(key, &format!("is `{text}`; a host has no blanks and does not begin with `-`"))),
+            Some(text) if !port_is_possible(text) => {
+                Err(section.mistake(key, &format!("is `{text}`; a port is a number from 1 to 65535")))
+            }
             text => Ok(text.map(|text| Destination::Ssh { host: text.to_owned() })),
         };
     let Some(path) = local_path(section, "socket", home)? else {
@@ -290,6 +293,17 @@ fn destinations(section: &Section<'_>, home: &Home) -> Result<(Destination, Opti
     let known_hosts = local_path(section, "known_hosts", home)?.ok_or_else(|| missing("known_hosts"))?;
     let identity = local_path(section, "identity", home)?.ok_or_else(|| missing("identity"))?;
     Ok((Destination::Socket { path, user, known_hosts, identity }, None))
+}
+
+/// Whether the port of `user@host:port` is one, if there is any. Several colons without brackets are a bare address.
+fn port_is_possible(host: &str) -> bool {
+    let after_user = host.rsplit_once('@').map_or(host, |(_, rest)| rest);
+    match after_user.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
+            port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0)
+        }
+        _ => true,
+    }
 }
 
 fn scheduler(section: &Section<'_>) -> Result<SchedulerChoice, Error> {

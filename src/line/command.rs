@@ -135,7 +135,7 @@ impl Command {
     pub async fn spawn(mut self, stdin: bool) -> Result<Child, Error> {
         self.exec.stdin = stdin;
         let stream = self.start().await?;
-        let stdin = stdin.then(|| ChildInput { sender: stream.sender() });
+        let stdin = stdin.then(|| ChildInput { sender: stream.sender(), is_ended: false });
         let (cancel, cancelled) = oneshot::channel();
         // One piece each: a reader that stops holds back only this command.
         let (out, stdout) = mpsc::channel(1);
@@ -226,6 +226,7 @@ impl Drop for Child {
 #[derive(Debug)]
 pub struct ChildInput {
     sender: StreamSender,
+    is_ended: bool,
 }
 
 impl ChildInput {
@@ -241,9 +242,18 @@ impl ChildInput {
     ///
     /// # Cancel safety
     /// The end is sent all the same.
-    pub async fn finish(self) {
+    pub async fn finish(mut self) {
+        self.is_ended = true;
         // A command that has ended needs no end of its input.
         self.sender.send(STDIN, Vec::new(), true).await;
+    }
+}
+
+impl Drop for ChildInput {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            self.sender.end(STDIN);
+        }
     }
 }
 

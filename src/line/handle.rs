@@ -21,7 +21,8 @@ use super::tail::Tail;
 
 /// A live line. Cheap to clone; every clone uses the same one channel.
 ///
-/// The line ends when [`Line::close`] is called, when the last clone is dropped, or when the connection does.
+/// The line ends when [`Line::close`] is called, when the last clone and the last open command or file are dropped, or
+/// when the connection ends.
 #[derive(Clone, Debug)]
 pub struct Line {
     asks: mpsc::UnboundedSender<Ask>,

@@ -118,4 +118,11 @@ impl StreamSender {
         self.asks.send(Ask::Send { stream: self.id, channel, bytes, end, accepted }).is_ok()
             && wait.await.is_ok()
     }
+
+    /// Ends a channel behind what was sent on it, without waiting for room.
+    pub(super) fn end(&self, channel: u8) {
+        let (accepted, _nobody_waits) = oneshot::channel();
+        // A line that has ended has ended its streams too.
+        drop(self.asks.send(Ask::Send { stream: self.id, channel, bytes: Vec::new(), end: true, accepted }));
+    }
 }

@@ -96,7 +96,7 @@ mod tests {
         let mut payload = vec![KEXINIT];
         payload.extend([7; COOKIE_BYTES]);
         for list in lists {
-            payload.extend((list.len() as u32).to_be_bytes());
+            payload.extend(u32::try_from(list.len()).unwrap().to_be_bytes());
             payload.extend(list.as_bytes());
         }
         payload.extend([0; 5]);

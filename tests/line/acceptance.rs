@@ -55,6 +55,9 @@ async fn h1_to_h5_hold_on_one_line_and_the_server_counts_one_session_channel() {
     shell(&line, "cd /tmp; export Z=1").await;
     assert_eq!(shell(&line, "pwd; echo [$Z]").await.stdout, b"/home/alice\n[]\n");
 
+    // What the bootstrap needed for itself does not reach commands.
+    assert_eq!(shell(&line, "umask; echo ${LC_ALL-unset}").await.stdout, b"0022\nunset\n");
+
     let all: Vec<_> = (0..64)
         .map(|n| {
             let line = line.clone();

@@ -12,6 +12,16 @@
 mod support;
 
 mod acceptance;
+mod bad_input;
+mod callers;
+mod demo;
+mod ends;
+mod environment;
+mod exec_cli;
 mod far;
+mod far_side;
+mod other_ways;
+mod places;
+mod prompts;
 mod shells;
 mod slurm;

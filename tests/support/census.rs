@@ -64,6 +64,32 @@ pub fn with_environment(marker: &str) -> Vec<Process> {
         .collect()
 }
 
+/// The processes that descend from a login at the sshd that listens on `port`, orphans too: the helper and what it runs.
+pub fn of_logins(port: u16) -> Vec<Process> {
+    let is_one = |entry: &[u8]| {
+        let text = entry.strip_prefix(b"SSH_CONNECTION=").and_then(|text| std::str::from_utf8(text).ok());
+        text.is_some_and(|text| text.rsplit(' ').next() == Some(&port.to_string()))
+    };
+    let environment = |pid| fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    all()
+        .into_iter()
+        .filter(|process| environment(process.pid).split(|byte| *byte == 0).any(is_one))
+        .collect()
+}
+
+/// The most memory that a process has had in use, in bytes; none when it has gone.
+pub fn memory_peak(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
+/// The bytes that a process has written so far; none when it has gone.
+pub fn bytes_written(pid: u32) -> Option<u64> {
+    let io = fs::read_to_string(format!("/proc/{pid}/io")).ok()?;
+    io.lines().find_map(|line| line.strip_prefix("wchar: "))?.parse().ok()
+}
+
 /// The processes of a session.
 pub fn in_session(session: u32) -> Vec<Process> {
     all().into_iter().filter(|process| process.session == session).collect()

@@ -155,8 +155,14 @@ impl Sshd {
 
     /// Ends all open connections from the server's side, as a restart or an administrator does.
     pub fn kill_connections(&self) {
-        for process in census::children_of(self.pid()) {
-            process.signal(nix::sys::signal::Signal::SIGKILL);
+        for monitor in census::children_of(self.pid()) {
+            // The one that speaks to the client is a child of the one that watches over it, and would outlive it.
+            let speakers = census::children_of(monitor.pid).into_iter();
+            speakers.filter(|process| process.name.starts_with("sshd")).chain([monitor]).for_each(
+                |process| {
+                    process.signal(nix::sys::signal::Signal::SIGKILL);
+                },
+            );
         }
     }
 

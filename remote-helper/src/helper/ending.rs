@@ -121,7 +121,7 @@ impl Campaign {
 }
 
 /// Signals a process if it's still the one that was seen.
-fn signal(pid: i32, began: u64, signal: Signal) {
+pub(crate) fn signal(pid: i32, began: u64, signal: Signal) {
     // Ids come from the table, where 0 and 1 are no descendants of ours; a negative one would be a whole group.
     if pid > 1 && read_process(pid).is_some_and(|process| process.began == began) {
         // It may end between the look and the signal, which is what is wanted.

@@ -125,7 +125,7 @@ fn line_of_descent(table: &Table, own: i32, pid: i32) -> Option<Vec<i32>> {
 }
 
 /// The command that an environment names, if it is one of this line.
-fn parse_mark(environment: &[u8], marker: &Marker) -> Option<Owner> {
+pub(crate) fn parse_mark(environment: &[u8], marker: &Marker) -> Option<Owner> {
     let prefix = format!("{STREAM_VARIABLE}={}.", marker.as_str());
     let mark =
         environment.split(|byte| *byte == 0).find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;

@@ -10,6 +10,7 @@ use super::command::{Command, Why, could_not_start};
 use super::environment::{self, Begun, Recipe};
 use super::fault::{self, refuse};
 use super::files;
+use super::keeper::Keeper;
 use super::link::Over;
 use super::pieces::Pieces;
 use super::probe::{Probing, soft_limit};
@@ -129,6 +130,9 @@ impl Server {
                 let command = Command::new(stream, exec, &image, launched, self.link.now());
                 self.has_launched = true;
                 self.some_detached |= exec.detach;
+                if !exec.detach && self.keeper.is_none() {
+                    self.keeper = Keeper::start(&self.session);
+                }
                 self.tails.insert(stream, tails);
                 self.commands.insert(stream, command);
             }

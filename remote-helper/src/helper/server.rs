@@ -19,6 +19,7 @@ use super::command::{Command, Due};
 use super::ending::{Campaign, Ender, Scope};
 use super::environment::{Recipe, Snapshot};
 use super::housekeeping;
+use super::keeper::Keeper;
 use super::launch::{Launcher, reap};
 use super::link::{Got, Link, Over, READ_BYTES};
 use super::pieces::Pieces;
@@ -55,6 +56,7 @@ pub(crate) struct Server {
     pub(super) held: BTreeMap<u64, OwnedFd>,
     pub(super) some_detached: bool,
     pub(super) has_launched: bool,
+    pub(super) keeper: Option<Keeper>,
     held_newest: u64,
     former_roots: VecDeque<Root>,
     ender: Ender,
@@ -148,6 +150,7 @@ impl Server {
             held: BTreeMap::new(),
             some_detached: false,
             has_launched: false,
+            keeper: None,
             held_newest: 0,
             former_roots: VecDeque::new(),
             ender: Ender::start(marker),

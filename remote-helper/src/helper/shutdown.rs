@@ -50,6 +50,9 @@ pub(super) fn shutdown(mut server: Server) -> ExitCode {
             campaign = None;
         }
         if (is_said && works_are_done && campaign.is_none()) || elapsed > ALL_MOST {
+            if let Some(keeper) = server.keeper.take() {
+                keeper.dismiss();
+            }
             return ExitCode::from(code);
         }
         server.wait_ending(PollTimeout::from(PAUSE_MS));

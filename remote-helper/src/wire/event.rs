@@ -25,7 +25,7 @@ pub enum Event {
         /// What is known of it.
         dispatched: Dispatched,
     },
-    /// Bytes arrived. The driver tells by [`Endpoint::consumed`] when they are used.
+    /// Bytes arrived. The driver tells by [`consumed`](super::Endpoint::consumed) when they are used.
     Data {
         /// The stream.
         stream: u32,

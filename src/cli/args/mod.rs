@@ -93,7 +93,7 @@ pub struct ExecArgs {
     #[arg(long)]
     pub stdin: bool,
     /// With --json: bytes kept of each stream, from its start and its end [default: 1M, no tail]
-    #[arg(long, value_name = "HEAD[:TAIL]", value_parser = values::keep, requires = "json")]
+    #[arg(long, value_name = "HEAD[:TAIL]", value_parser = values::keep)]
     pub max_output: Option<Keep>,
     /// Let the command and its descendants outlive the deadline, this program and the line
     #[arg(long)]
