@@ -1,5 +1,5 @@
-use super::super::store_tests::Desk;
 use super::*;
+use crate::policy::store_tests::Desk;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
