@@ -80,6 +80,30 @@ fn of_several_that_answer_one_wins() {
     assert_eq!(won, 1);
 }
 
+/// A clock at whose sight somebody else takes a file away: after it was read, before it is removed.
+#[derive(Debug)]
+struct TakingClock(PathBuf);
+
+impl Clock for TakingClock {
+    fn unix_ms(&self) -> i64 {
+        fs::remove_file(&self.0).unwrap();
+        1_700_000_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn whoever_read_a_request_that_another_took_meanwhile_has_not_won() {
+    let desk = Desk::new();
+    let request = requests(&desk).ask(&asked("hpc", "towline")).unwrap();
+    let path = desk.dir().join(DIRECTORY).join(format!("{}.json", request.id));
+    let late = Requests::on(Arc::new(System), Arc::new(TakingClock(path)), &desk.dir());
+    assert!(matches!(late.take(&request.id), Err(Error::NoRequest { .. })));
+}
+
 #[test]
 fn what_is_no_request_asks_for_nothing_and_no_id_leads_elsewhere() {
     let desk = Desk::new();
