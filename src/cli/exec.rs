@@ -1,6 +1,7 @@
 //! `towline exec`: a command on a site, and how its end is shown.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::output::{Output, Passed, Stream};
 use super::own_line;
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
-use crate::kind::{EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
+use crate::kind::{EXIT_TIMED_OUT, Kind};
 use crate::line::message::{Exec, ExecOutcome, Keep, Program};
 use crate::line::{self, ByteText, Line};
 
@@ -42,7 +43,10 @@ pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result
     // A command out of bounds must not cost a login.
     line::check_exec(&exec)?;
     own_line::block_on(async {
-        let line = own_line::open(&config, site, role, output).await?;
+        let line = match own_line::open(&config, site, role, output).await? {
+            ControlFlow::Continue(line) => line,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         let result = on_line(&line, exec, args, output).await;
         line.close();
         line.closed().await;
@@ -56,8 +60,8 @@ enum Passing {
     Complete,
     /// The reader of ours is gone.
     NobodyReads,
-    /// The user pressed Ctrl-C.
-    Interrupted,
+    /// The user pressed Ctrl-C, or another signal wants us gone: our exit code.
+    Interrupted(u8),
 }
 
 /// Runs the command over an open line.
@@ -67,7 +71,7 @@ async fn on_line(line: &Line, exec: Exec, args: &ExecArgs, output: &Output) -> R
     let leave = match pass(&mut child, &mut kept, output).await? {
         Passing::Complete => None,
         Passing::NobodyReads => Some(EXIT_NOBODY_READS),
-        Passing::Interrupted => Some(EXIT_INTERRUPTED),
+        Passing::Interrupted(code) => Some(code),
     };
     if let Some(code) = leave {
         // What is detached outlives its caller, however that leaves.
@@ -116,7 +120,7 @@ async fn pass(
     tokio::select! {
         ended = outputs => ended,
         failed = feed => failed,
-        _ = tokio::signal::ctrl_c() => Ok(Passing::Interrupted),
+        code = own_line::interrupted() => Ok(Passing::Interrupted(code)),
     }
 }
 

@@ -229,6 +229,37 @@ fn case_039_one_rsa_key_and_a_second_factor_fit_into_three_attempts() {
     assert_eq!(log.matches("Partial publickey for alice").count(), 1, "{log}");
 }
 
+#[test]
+fn whatever_ends_a_hidden_question_the_terminal_shows_again_what_is_typed() {
+    let patient = server(Auth::Code, "", &[]);
+    let hasty = server(Auth::Password, "", &["LoginGraceTime 2"]);
+    for (case, server, keys, code) in [
+        ("Ctrl-C", &patient, &b"\x03"[..], "130"),
+        ("a SIGTERM", &patient, b"", "143"),
+        ("the end of input", &patient, b"\x04", "255"),
+        ("a wrong answer", &patient, b"000\x7f\x7f\x7f\x15000000\r", "255"),
+        ("a server that hangs up", &hasty, b"", "255"),
+    ] {
+        let home = home_with(server, "ed25519");
+        let mut command = CommandBuilder::new("/bin/sh");
+        let towline = format!("{} exec {SITE} -- true", env!("CARGO_BIN_EXE_towline"));
+        let signal = if code == "143" { "(sleep 3; kill $$) & exec " } else { "" };
+        command.args(["-c", &format!("sh -c '{signal}{towline}'; echo code $?; stty -a; echo over")]);
+        command.env_clear();
+        home.environment().iter().for_each(|(name, value)| command.env(name, value));
+        command.env("PATH", "/usr/bin:/bin");
+        command.cwd(home.user_home());
+        let mut terminal = Pty::spawn(command);
+        terminal.wait_for(if code == "255" && keys.is_empty() { "password: " } else { "code: " }, PATIENCE);
+        terminal.type_bytes(keys);
+        let shown = terminal.wait_for("over\r\n", PATIENCE);
+        assert!(shown.contains(&format!("code {code}\r\n")), "{case}: {shown}");
+        for setting in [" echo ", " icanon ", "isig "] {
+            assert!(shown.contains(setting), "{case}: {setting} is off: {shown}");
+        }
+    }
+}
+
 /// Everything that a person types here is a secret; each kind of it goes through one login with the log wide open.
 #[test]
 fn no_secret_is_in_any_output_log_or_argument_list() {

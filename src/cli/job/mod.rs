@@ -3,6 +3,8 @@
 mod submit;
 pub mod tables;
 
+use std::ops::ControlFlow;
+
 use globset::GlobBuilder;
 use serde::Serialize;
 use serde_json::json;
@@ -13,7 +15,7 @@ use super::own_line;
 use crate::config::{Config, Environment, Role, SchedulerChoice, Site};
 use crate::failure::Failure;
 use crate::jobs::{Action, Dialect, Job, Jobs, Limits, LogOptions, LogPart, Output as LogOf, Scope};
-use crate::kind::{EXIT_ANSWER_IS_FAILURE, EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
+use crate::kind::{EXIT_ANSWER_IS_FAILURE, EXIT_TIMED_OUT, Kind};
 use crate::line::Line;
 use tables::{JobRow, QueueRow};
 
@@ -31,7 +33,10 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         _ => None,
     };
     own_line::block_on(async {
-        let line = own_line::open(&config, site, Role::Login, output).await?;
+        let line = match own_line::open(&config, site, Role::Login, output).await? {
+            ControlFlow::Continue(line) => line,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         let work = async {
             let limits = Limits { calls_per_min: site.scheduler_calls_per_min, ..Limits::default() };
             let jobs = Jobs::detect(line.clone(), expected, limits).await?;
@@ -57,7 +62,7 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         let result = tokio::select! {
             result = work => result,
             // What runs on the cluster goes on.
-            _ = tokio::signal::ctrl_c() => Ok(EXIT_INTERRUPTED),
+            code = own_line::interrupted() => Ok(code),
         };
         line.close();
         line.closed().await;
