@@ -233,12 +233,14 @@ fn case_039_one_rsa_key_and_a_second_factor_fit_into_three_attempts() {
 fn whatever_ends_a_hidden_question_the_terminal_shows_again_what_is_typed() {
     let patient = server(Auth::Code, "", &[]);
     let hasty = server(Auth::Password, "", &["LoginGraceTime 2"]);
+    let hasty_in_a_dialogue = server(Auth::Code, "", &["LoginGraceTime 2"]);
     for (case, server, keys, code) in [
         ("Ctrl-C", &patient, &b"\x03"[..], "130"),
         ("a SIGTERM", &patient, b"", "143"),
         ("the end of input", &patient, b"\x04", "255"),
         ("a wrong answer", &patient, b"000\x7f\x7f\x7f\x15000000\r", "255"),
         ("a server that hangs up", &hasty, b"", "255"),
+        ("a server that hangs up in its own dialogue", &hasty_in_a_dialogue, b"", "255"),
     ] {
         let home = home_with(server, "ed25519");
         let mut command = CommandBuilder::new("/bin/sh");
@@ -250,7 +252,8 @@ fn whatever_ends_a_hidden_question_the_terminal_shows_again_what_is_typed() {
         command.env("PATH", "/usr/bin:/bin");
         command.cwd(home.user_home());
         let mut terminal = Pty::spawn(command);
-        terminal.wait_for(if code == "255" && keys.is_empty() { "password: " } else { "code: " }, PATIENCE);
+        terminal
+            .wait_for(if std::ptr::eq(server, &raw const hasty) { "password: " } else { "code: " }, PATIENCE);
         terminal.type_bytes(keys);
         let shown = terminal.wait_for("over\r\n", PATIENCE);
         assert!(shown.contains(&format!("code {code}\r\n")), "{case}: {shown}");
