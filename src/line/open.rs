@@ -146,8 +146,7 @@ async fn open_here(
     let mut link = (LinkReader::Channel(channel.reader), LinkWriter::Channel(channel.writer));
     let mut machine = Machine::new(&marker, options.helpers.clone());
     let limit = options.deadlines.start;
-    let arrived =
-        bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker), limit).await?;
+    let arrived = bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker), limit).await?;
     let (clock, mut endpoint) = (Instant::now(), Endpoint::new(Role::Client));
     endpoint.handle_bytes(Duration::ZERO, &arrived)?;
     let hello = hello(&mut link.0, &mut endpoint, clock, limit).await?;
@@ -284,11 +283,9 @@ async fn send_helper(
     let content = Bytes::copy_from_slice(&helper.bytes);
     for start in (0..content.len()).step_by(PIECE_BYTES) {
         let piece = content.slice(start..content.len().min(start + PIECE_BYTES));
-        timeout(limit, write(writer, piece)).await.map_err(|_elapsed| {
-            BootstrapError::TimedOut {
-                seconds: limit.as_secs(),
-                shown: "the channel took no more of the helper's bytes".to_owned(),
-            }
+        timeout(limit, write(writer, piece)).await.map_err(|_elapsed| BootstrapError::TimedOut {
+            seconds: limit.as_secs(),
+            shown: "the channel took no more of the helper's bytes".to_owned(),
         })??;
     }
     Ok(())

@@ -244,6 +244,23 @@ fn the_default_file_may_be_missing_and_must_be_ones_own() {
 }
 
 #[test]
+fn a_named_pipe_in_a_files_place_stops_nothing() {
+    let room = Room::new();
+    let pipe = room.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refused = Snapshot::read(Some(&pipe), room.world()).unwrap_err();
+    assert_eq!(refused.reason, Reason::Io);
+    assert!(refused.message.contains("named pipe"), "{refused}");
+    let text = format!("Port 22\nInclude {}\n", pipe.display());
+    assert_eq!(room.rejected(&text, "web"), (Reason::Include, Some(2)));
+    let known = ssh_config_parser::known_hosts::KnownHosts::load(std::slice::from_ref(&pipe), &[]);
+    assert!(known.notes()[0].message.contains("named pipe"), "{:?}", known.notes());
+    // An endless file is no reason to fill the memory.
+    let known = ssh_config_parser::known_hosts::KnownHosts::load(&["/dev/zero".into()], &[]);
+    assert!(known.notes()[0].message.contains("longer than"), "{:?}", known.notes());
+}
+
+#[test]
 fn an_included_file_that_others_may_write_is_not_read() {
     let room = Room::new();
     let file = room.file("a.conf", "User a\n");
