@@ -19,6 +19,7 @@ pub(crate) enum Loaded {
     /// It was read. A folder reads as an empty file.
     Read {
         file: File,
+        is_folder: bool,
         /// What is wrong with owner or mode, if anything is.
         unsafe_mode: Option<String>,
     },
@@ -98,7 +99,7 @@ pub(crate) fn load(path: &Path, uid: u32, context: Context<'_>) -> Loaded {
         Err(error) => return Loaded::Unreadable(error.to_string()),
     };
     let unsafe_mode = unsafe_mode(&facts, uid);
-    Loaded::Read { file: File::parse(path, text, context), unsafe_mode }
+    Loaded::Read { file: File::parse(path, text, context), is_folder: facts.is_dir(), unsafe_mode }
 }
 
 /// Says what is wrong with owner or mode: root or the caller must own it, and nobody else may write.

@@ -244,13 +244,15 @@ fn the_default_file_may_be_missing_and_must_be_ones_own() {
 }
 
 #[test]
-fn a_named_pipe_in_a_files_place_stops_nothing() {
+fn a_named_pipe_or_a_folder_in_a_files_place_is_told() {
     let room = Room::new();
     let pipe = room.path("pipe");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let refused = Snapshot::read(Some(&pipe), room.world()).unwrap_err();
     assert_eq!(refused.reason, Reason::Io);
     assert!(refused.message.contains("named pipe"), "{refused}");
+    let refused = Snapshot::read(Some("/".as_ref()), room.world()).unwrap_err();
+    assert!(refused.reason == Reason::Io && refused.message.contains("folder"), "{refused}");
     let text = format!("Port 22\nInclude {}\n", pipe.display());
     assert_eq!(room.rejected(&text, "web"), (Reason::Include, Some(2)));
     let known = ssh_config_parser::known_hosts::KnownHosts::load(std::slice::from_ref(&pipe), &[]);

@@ -187,6 +187,7 @@ fn one_login_is_one_prompt_and_a_wrong_answer_ends_it_without_a_second_one() {
         assert_eq!(terminal.wait_exit(PATIENCE), 5, "{case}: {}", terminal.transcript());
         let text = terminal.transcript();
         assert!(text.contains("\"auth_failed\"") && text.matches(MENU).count() == 1, "{case}: {text}");
+        assert!(text.contains("call again to be asked anew"), "{case}: {text}");
         server.wait_until_idle();
         assert_eq!((server.connections(), server.logins(), server.sessions()), (1, 0, 0), "{case}");
         // Then the right answer, in a login of its own.
@@ -209,6 +210,11 @@ fn a_prompt_that_nobody_can_be_asked_is_auth_failed_and_nothing_is_asked() {
         assert_eq!(answer.error["error"]["prompts"], 0, "{auth:?}: {}", answer.text);
         assert_eq!(answer.error["error"]["retry_safe"], false, "{auth:?}");
         assert!(answer.text.contains("nobody to ask"), "{auth:?}: {}", answer.text);
+        assert!(
+            answer.error["error"]["hint"].as_str().unwrap().contains("askpass"),
+            "{auth:?}: {}",
+            answer.text
+        );
         server.wait_until_idle();
         assert_eq!((server.connections(), server.logins()), (1, 0), "{auth:?}");
     }
