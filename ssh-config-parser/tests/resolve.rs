@@ -404,6 +404,26 @@ fn a_route_lists_every_hop_and_follows_the_first_ones_own() {
 }
 
 #[test]
+fn a_destination_may_be_an_address_in_brackets_with_a_port() {
+    let room = Room::new();
+    let snapshot = room.snapshot("Host 2001:db8::1\n  User alice\nHost *\n  Port 2200\n");
+    for (typed, user, port) in [
+        ("[2001:db8::1]:2222", "alice", 2222),
+        ("bob@[2001:db8::1]:22", "bob", 22),
+        ("[2001:db8::1]", "alice", 2200),
+    ] {
+        let route = snapshot.resolve_route(typed).unwrap();
+        assert_eq!(
+            (route[0].hostname.as_str(), route[0].user.as_str(), route[0].port),
+            ("2001:db8::1", user, port)
+        );
+    }
+    for typed in ["[2001:db8::1", "[::1]:0", "[::1]:70000", "@[::1]:22", "[]:22"] {
+        assert_eq!(snapshot.resolve_route(typed).unwrap_err().reason, Reason::Syntax, "{typed}");
+    }
+}
+
+#[test]
 fn a_route_that_comes_by_a_host_twice_or_never_ends_is_refused() {
     let room = Room::new();
     let rejected = |text: &str| room.snapshot(text).resolve_route("a").unwrap_err().reason;
