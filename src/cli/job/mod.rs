@@ -30,6 +30,10 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
     // A script or an option that can't be sent costs no login.
     let submission = match command {
         JobCommand::Submit(args) => Some(submit::prepare(args)?),
+        JobCommand::List(args) => {
+            args.name.as_deref().map(name_filter).transpose()?;
+            None
+        }
         _ => None,
     };
     own_line::block_on(async {
