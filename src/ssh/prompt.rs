@@ -49,7 +49,7 @@ pub enum Prompt {
         key_type: String,
         /// `SHA256:…` of the key.
         fingerprint: String,
-        /// Why a certificate that the server showed counted for nothing.
+        /// Why a certificate that the server showed counted for nothing, and which files could not be read.
         note: Option<String>,
     },
     /// The password for an account.
@@ -95,7 +95,7 @@ impl fmt::Display for Prompt {
                 writeln!(f, "The host key of {host} is not known yet.")?;
                 writeln!(f, "{key_type} key fingerprint is {fingerprint}.")?;
                 if let Some(note) = note {
-                    writeln!(f, "Its certificate was not used: {note}.")?;
+                    writeln!(f, "Mind: {note}.")?;
                 }
                 write!(f, "Is this the right host (yes, no, or the fingerprint)? ")
             }

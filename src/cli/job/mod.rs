@@ -66,12 +66,25 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         let result = tokio::select! {
             result = work => result,
             // What runs on the cluster goes on.
-            code = own_line::interrupted() => Ok(code),
+            code = own_line::interrupted() => interrupted(command, code, output),
         };
         line.close();
         line.closed().await;
         result
     })
+}
+
+/// Leaves on a signal; a submission that is under way may have made its job.
+fn interrupted(command: &JobCommand, code: u8, output: &Output) -> Result<u8, Failure> {
+    if let JobCommand::Submit(args) = command
+        && !args.dry_run
+    {
+        output.note(&format!(
+            "interrupted: the job may have been submitted all the same; see `towline job list {}` first",
+            args.site
+        ))?;
+    }
+    Ok(code)
 }
 
 fn site(command: &JobCommand) -> &str {
