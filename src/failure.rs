@@ -163,13 +163,15 @@ impl From<config::Error> for Failure {
 impl From<Rejection> for Failure {
     fn from(rejection: Rejection) -> Failure {
         let hint = match rejection.reason {
-            Reason::Syntax => "OpenSSH refuses it too; `towline ssh-config check` shows every finding",
+            Reason::Syntax => "correct it; `towline ssh-config check` shows every finding",
             Reason::Match => "write what that block sets into Host blocks; towline never evaluates Match",
             Reason::Include => "look at the chain of Include lines that leads there",
             Reason::Permissions => {
                 "the file must be yours or root's, and `chmod go-w` takes others' right to write"
             }
-            Reason::Expansion => "set the variable, or write the value itself",
+            Reason::Expansion => {
+                "write the value itself, or set the variable where one is meant; %% is a percent sign"
+            }
             Reason::Refused => "take the line out for this host, or set it to `none`",
             Reason::JumpLoop => "a hop of ProxyJump leads back to itself; give that hop its own Host block",
             Reason::Io => "name a file that you can read",

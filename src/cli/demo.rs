@@ -138,11 +138,15 @@ fn configure(server: &Server, scratch: &Path) -> Result<std::path::PathBuf, Fail
 
 /// Leaves the server running until somebody presses Ctrl-C or ends the process.
 fn stay(server: &Server, home: &Path, output: &Output) -> Result<(), Failure> {
+    // After `cargo run` the program is in no PATH.
+    let program = std::env::current_exe().unwrap_or_else(|_unknown| "towline".into());
     output.note(&format!(
         "\nthe server stays until you press Ctrl-C; its second factor is {}. In another terminal:\n  \
-         TOWLINE_HOME={} towline exec {SITE} -- uname -a",
+         TOWLINE_HOME={} {} exec {SITE} -- uname -a\nits home stays afterwards too: rm -r {}",
         server.passcode(),
         home.display(),
+        program.display(),
+        home.parent().unwrap_or(home).display(),
     ))?;
     own_line::block_on(async {
         let mut ended = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())

@@ -1,20 +1,20 @@
 //! `towline exec`: a command on a site, and how its end is shown.
 
 use std::ffi::OsString;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::{ExecArgs, Variable};
 use super::output::{Output, Passed, Stream};
-use super::own_line;
+use super::own_line::{self, Signals};
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
-use crate::kind::{EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
+use crate::kind::{EXIT_TIMED_OUT, Kind};
 use crate::line::message::{Exec, ExecOutcome, Keep, Program};
 use crate::line::{self, ByteText, Line};
 
@@ -43,11 +43,12 @@ pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result
     // A command out of bounds must not cost a login.
     line::check_exec(&exec)?;
     own_line::block_on(async {
-        let line = own_line::open(&config, site, role, output).await?;
-        // Remembers a Ctrl-C from here on, also one that comes while nobody waits for it.
-        let interrupts = signal(SignalKind::interrupt())
-            .map_err(|error| Failure::new(Kind::Internal, format!("cannot hear Ctrl-C: {error}")))?;
-        let result = on_line(&line, exec, args, (output, interrupts)).await;
+        let mut signals = Signals::listen()?;
+        let line = match own_line::open(&config, (site, role), output, &mut signals).await? {
+            ControlFlow::Continue(line) => line,
+            ControlFlow::Break(code) => return Ok(code),
+        };
+        let result = on_line(&line, exec, args, (output, &mut signals)).await;
         line.close();
         line.closed().await;
         result
@@ -60,8 +61,8 @@ enum Passing {
     Complete,
     /// The reader of ours is gone.
     NobodyReads,
-    /// The user pressed Ctrl-C.
-    Interrupted,
+    /// The user pressed Ctrl-C, or another signal wants us gone: our exit code.
+    Interrupted(u8),
 }
 
 /// Runs the command over an open line.
@@ -69,14 +70,14 @@ async fn on_line(
     line: &Line,
     exec: Exec,
     args: &ExecArgs,
-    (output, interrupts): (&Output, Signal),
+    (output, signals): (&Output, &mut Signals),
 ) -> Result<u8, Failure> {
     let mut child = line.exec(exec).spawn(args.stdin).await?;
     let mut kept = (Vec::new(), Vec::new());
-    let leave = match pass(&mut child, &mut kept, output, interrupts).await? {
+    let leave = match pass(&mut child, &mut kept, output, signals).await? {
         Passing::Complete => None,
         Passing::NobodyReads => Some(EXIT_NOBODY_READS),
-        Passing::Interrupted => Some(EXIT_INTERRUPTED),
+        Passing::Interrupted(code) => Some(code),
     };
     if let Some(code) = leave {
         // What is detached outlives its caller, however that leaves.
@@ -105,7 +106,7 @@ async fn pass(
     child: &mut line::Child,
     kept: &mut (Vec<u8>, Vec<u8>),
     output: &Output,
-    mut interrupts: Signal,
+    signals: &mut Signals,
 ) -> Result<Passing, Failure> {
     let stdin = child.stdin.take();
     let out = copy(&mut child.stdout, &mut kept.0, *output, Stream::Stdout);
@@ -126,7 +127,7 @@ async fn pass(
     tokio::select! {
         ended = outputs => ended,
         failed = feed => failed,
-        _ = interrupts.recv() => Ok(Passing::Interrupted),
+        code = signals.arrived() => Ok(Passing::Interrupted(code)),
     }
 }
 

@@ -47,6 +47,8 @@ pub fn run() -> ExitCode {
         },
         Err(error) => usage::answer(&error, &output),
     };
+    // A question that nobody will answer any more may still hide what is typed.
+    crate::ssh::restore_terminal();
     ExitCode::from(result.unwrap_or_else(|failure| {
         output.failure(&failure);
         // As ssh does: a script must be able to tell our failures from the remote command's own codes.

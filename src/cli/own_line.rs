@@ -1,9 +1,10 @@
 //! Opens a line for one command, in this process.
 
 use std::io::ErrorKind;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::Output;
 use crate::config::{Config, Home, Role, Site};
@@ -15,31 +16,66 @@ use crate::policy::Store;
 use crate::policy::state::Mode;
 use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
 
-/// How long a signal that was sent may take to be seen.
-const SIGNAL_WITHIN: std::time::Duration = std::time::Duration::from_millis(20);
+/// Exit code after SIGTERM: 128 + 15.
+const EXIT_TERMINATED: u8 = 143;
+/// Exit code after SIGHUP, when the terminal is gone: 128 + 1.
+const EXIT_HUNG_UP: u8 = 129;
 
-/// Opens the line of a role, asking on this terminal or through the site's askpass program.
+/// The signals that want us gone. What arrives while nobody waits is remembered.
+///
+/// Once made, those signals end nothing by themselves: whoever works on must wait for them here.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// `internal` when the system does not let us.
+    pub fn listen() -> Result<Signals, Failure> {
+        let listen = |kind| {
+            signal(kind)
+                .map_err(|error| Failure::new(Kind::Internal, format!("cannot hear signals: {error}")))
+        };
+        Ok(Signals {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Waits for one, and tells the exit code that a shell sees of a program that it ends. Cancel safe.
+    pub async fn arrived(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => EXIT_INTERRUPTED,
+            _ = self.terminate.recv() => EXIT_TERMINATED,
+            _ = self.hang_up.recv() => EXIT_HUNG_UP,
+        }
+    }
+}
+
+/// Opens the line of a role, asking on this terminal or through the site's askpass program; a signal that wants us
+/// gone meanwhile gives our exit code in its place.
 ///
 /// # Errors
 /// `policy_denied` and `policy_invalid` before anything is dialled, `config`, `ssh_config_rejected`, and every kind of a
 /// failed opening.
-pub async fn open(config: &Config, site: &Site, role: Role, output: &Output) -> Result<Line, Failure> {
+pub async fn open(
+    config: &Config,
+    (site, role): (&Site, Role),
+    output: &Output,
+    signals: &mut Signals,
+) -> Result<ControlFlow<u8, Line>, Failure> {
     permitted(&config.home)?;
     let opening = Opening::of(config, site, role)?;
     output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
-    let mut interrupts = signal(SignalKind::interrupt())
-        .map_err(|error| Failure::new(Kind::Internal, format!("cannot hear Ctrl-C: {error}")))?;
-    let opened = tokio::select! {
-        opened = line::open(opening.target, prompter(site), opening.options) => opened,
-        _ = interrupts.recv() => leave(output),
-    };
-    match opened {
-        Ok(line) => Ok(line),
-        // A prompt without echo reads Ctrl-C itself: it sends us the signal, and fails. Either may be seen first.
-        Err(error) => match tokio::time::timeout(SIGNAL_WITHIN, interrupts.recv()).await {
-            Ok(_) => leave(output),
-            Err(_not_interrupted) => Err(error.into()),
-        },
+    tokio::select! {
+        biased;
+        code = signals.arrived() => Ok(ControlFlow::Break(code)),
+        line = line::open(opening.target, prompter(site), opening.options) => Ok(ControlFlow::Continue(line?)),
     }
 }
 
@@ -62,14 +98,6 @@ fn permitted(home: &Home) -> Result<(), Failure> {
                 .field("file", path.display().to_string()))
         }
     }
-}
-
-/// Ends this process on Ctrl-C before there is a line: nothing was done, but a prompt may have the terminal.
-fn leave(output: &Output) -> ! {
-    TerminalPrompter::restore();
-    // The prompt's line is unfinished. That it cannot be finished changes nothing.
-    drop(output.note(""));
-    std::process::exit(EXIT_INTERRUPTED.into())
 }
 
 /// Who asks the human: the terminal, else the site's askpass program, else nobody.

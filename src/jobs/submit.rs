@@ -104,7 +104,14 @@ impl<R: Remote> Jobs<R> {
                 "job {} carries this key already; nothing was sent, and its script and options were not compared",
                 job.id
             ));
-            return Ok(self.made(prepared, job, ResolvedBy::Search, options));
+            // What this call asked for says nothing about a job that another one made.
+            return Ok(Submitting {
+                array_id: job.array.is_some().then(|| job.id.number.to_string()),
+                job,
+                key: prepared.key,
+                resolved_by: ResolvedBy::Search,
+                warnings: prepared.submission.warnings,
+            });
         }
         self.warn_of_places(options, &mut prepared.submission.warnings).await?;
         let question = &prepared.submission.question;

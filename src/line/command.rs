@@ -414,6 +414,9 @@ pub fn check_exec(exec: &Exec) -> Result<(), Error> {
         Program::Shell(text) => vec![text],
         Program::Argv(argv) => argv.iter().collect(),
     };
+    if exec.cwd.as_ref().is_some_and(|cwd| cwd.0.is_empty()) {
+        return invalid("the working directory is empty; leave it out for the home directory".to_owned());
+    }
     let env = exec.env.iter().flat_map(|(name, value)| [name, value]);
     for word in words.into_iter().chain(env).chain(&exec.cwd) {
         if let Some(position) = word.0.iter().position(|byte| *byte == 0) {

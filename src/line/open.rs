@@ -16,8 +16,6 @@ use crate::ssh;
 
 /// Silence after which the command is also typed at the shell, for a start-up file that runs another shell.
 const TYPE_AFTER: Duration = Duration::from_secs(10);
-/// How long the bootstrap waits while nothing moves; bytes that move extend it.
-const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// Bytes of the helper that are handed to the channel at a time.
 const PIECE_BYTES: usize = 128 << 10;
 
@@ -30,7 +28,7 @@ pub struct Options {
     pub helpers: Helpers,
     /// Whether the helper may run from memory where every directory is noexec.
     pub exec_from_memory: bool,
-    /// Bounds of the phases up to the channel.
+    /// Bounds of the phases; `start` is also how long the bootstrap waits while nothing moves.
     pub deadlines: ssh::Deadlines,
 }
 
@@ -147,10 +145,11 @@ async fn open_here(
     tracing::debug!(host = facts.host, port = facts.port, prompts = facts.prompts, "logged in");
     let mut link = (LinkReader::Channel(channel.reader), LinkWriter::Channel(channel.writer));
     let mut machine = Machine::new(&marker, options.helpers.clone());
-    let arrived = bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker)).await?;
+    let limit = options.deadlines.start;
+    let arrived = bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker), limit).await?;
     let (clock, mut endpoint) = (Instant::now(), Endpoint::new(Role::Client));
     endpoint.handle_bytes(Duration::ZERO, &arrived)?;
-    let hello = hello(&mut link.0, &mut endpoint, clock, START_TIMEOUT).await?;
+    let hello = hello(&mut link.0, &mut endpoint, clock, limit).await?;
     let expected: Vec<String> = [&options.helpers.x86_64, &options.helpers.aarch64]
         .into_iter()
         .flatten()
@@ -216,28 +215,29 @@ async fn hello(
     }
 }
 
-/// Runs the bootstrap's dialogue. Returns what has arrived of the hello.
+/// Runs the bootstrap's dialogue; bytes that move extend the limit. Returns what has arrived of the hello.
 async fn bring_helper(
     (reader, writer): &mut (LinkReader, LinkWriter),
     machine: &mut Machine,
     helpers: &Helpers,
     (command, marker): (&str, &Marker),
+    limit: Duration,
 ) -> Result<Vec<u8>, OpenError> {
     let mut typed = false;
-    let mut silent_until = Instant::now() + START_TIMEOUT;
+    let mut silent_until = Instant::now() + limit;
     let mut heard = false;
     loop {
-        let wait =
-            if typed || heard { silent_until.saturating_duration_since(Instant::now()) } else { TYPE_AFTER };
+        let left = silent_until.saturating_duration_since(Instant::now());
+        let wait = if typed || heard { left } else { left.min(TYPE_AFTER) };
         let part = match timeout(wait, reader.next()).await {
             Ok(part) => part,
-            Err(_elapsed) if !typed && !heard => {
+            Err(_elapsed) if wait < left => {
                 typed = true;
                 write(writer, Bytes::from(format!("{command}\n"))).await?;
                 continue;
             }
             Err(_elapsed) => {
-                let seconds = START_TIMEOUT.as_secs();
+                let seconds = limit.as_secs();
                 return Err(BootstrapError::TimedOut { seconds, shown: machine.shown() }.into());
             }
         };
@@ -254,7 +254,7 @@ async fn bring_helper(
         while let Step::Send(platform) = step {
             heard = true;
             write(writer, Bytes::from(marker.go())).await?;
-            send_helper(writer, helpers, platform).await?;
+            send_helper(writer, helpers, platform, limit).await?;
             step = machine.handle(&[])?;
         }
         if let Step::Ready(arrived) = step {
@@ -264,7 +264,7 @@ async fn bring_helper(
             return Ok(arrived);
         }
         // Upload and hello share the start timeout, which is extended while bytes move.
-        silent_until = silent_until.max(Instant::now() + START_TIMEOUT / 3);
+        silent_until = silent_until.max(Instant::now() + limit / 3);
     }
 }
 
@@ -272,6 +272,7 @@ async fn send_helper(
     writer: &mut LinkWriter,
     helpers: &Helpers,
     platform: super::Platform,
+    limit: Duration,
 ) -> Result<(), OpenError> {
     let helper = match platform {
         super::Platform::LinuxX86_64 => &helpers.x86_64,
@@ -282,11 +283,9 @@ async fn send_helper(
     let content = Bytes::copy_from_slice(&helper.bytes);
     for start in (0..content.len()).step_by(PIECE_BYTES) {
         let piece = content.slice(start..content.len().min(start + PIECE_BYTES));
-        timeout(START_TIMEOUT, write(writer, piece)).await.map_err(|_elapsed| {
-            BootstrapError::TimedOut {
-                seconds: START_TIMEOUT.as_secs(),
-                shown: "the channel took no more of the helper's bytes".to_owned(),
-            }
+        timeout(limit, write(writer, piece)).await.map_err(|_elapsed| BootstrapError::TimedOut {
+            seconds: limit.as_secs(),
+            shown: "the channel took no more of the helper's bytes".to_owned(),
         })??;
     }
     Ok(())

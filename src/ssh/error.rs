@@ -176,6 +176,12 @@ impl Error {
             Error::HostKeyChanged(_) => {
                 Some("ask the site whether it changed its key; only then remove the old line".to_owned())
             }
+            Error::AuthFailed(auth) if auth.unanswered => Some(
+                "answer on a terminal, or name a program that answers as `askpass` of the site".to_owned(),
+            ),
+            Error::AuthFailed(auth) if auth.prompts > 0 => {
+                Some("call again to be asked anew; nothing is tried twice by itself".to_owned())
+            }
             Error::HostKeyRevoked(_)
             | Error::AuthFailed(_)
             | Error::Ended { .. }

@@ -108,10 +108,17 @@ fn standing(rules: &HostKeyRules, known: &KnownHosts, shown: &Shown, now_unix: u
     }
     match known.judge_key(&rules.name, &shown.plain) {
         Verdict::Ok { .. } => Standing::Known,
-        Verdict::New => Standing::New { detail },
+        Verdict::New => Standing::New { detail: unread(known).into_iter().chain(detail).reduce(with) },
         Verdict::Changed { lines } => Standing::Changed { known: lines.iter().map(entry).collect(), detail },
         Verdict::Revoked { line } => Standing::Revoked { known: vec![entry(&line)], detail },
     }
+}
+
+/// Tells which files could not be read at all: the key may well stand there.
+fn unread(known: &KnownHosts) -> Option<String> {
+    // Other notes are about single lines.
+    let files = known.notes().iter().filter(|note| note.line == 0);
+    files.map(|note| format!("{}: {}", note.file.display(), note.message)).reduce(with)
 }
 
 fn entry(place: &Place) -> KnownEntry {
@@ -153,7 +160,7 @@ pub(super) async fn check(hop: &Hop, known: &KnownHosts, shown: &Shown, human: &
         Standing::New { detail } => match rules.strict {
             StrictHostKeyChecking::Yes => {
                 let why = "StrictHostKeyChecking is yes".to_owned();
-                Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(with(detail, why)))))
+                Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(and(detail, why)))))
             }
             StrictHostKeyChecking::AcceptNew | StrictHostKeyChecking::No => {
                 let how = "accepted without asking, as StrictHostKeyChecking says";
@@ -173,14 +180,18 @@ pub(super) async fn check(hop: &Hop, known: &KnownHosts, shown: &Shown, human: &
                     record(rules, shown, human).await;
                     Ok(())
                 }
-                Err(why) => Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(with(detail, why))))),
+                Err(why) => Err(Error::HostKeyUnknown(refusal(Vec::new(), Some(and(detail, why))))),
             },
         },
     }
 }
 
-fn with(detail: Option<String>, why: String) -> String {
-    detail.map(|detail| format!("{detail}; {why}")).unwrap_or(why)
+fn with(first: String, second: String) -> String {
+    format!("{first}; {second}")
+}
+
+fn and(detail: Option<String>, why: String) -> String {
+    detail.into_iter().chain([why]).reduce(with).unwrap_or_default()
 }
 
 fn shown_fingerprint(rules: &HostKeyRules, shown: &Shown) -> String {

@@ -1,12 +1,15 @@
 //! Questions to a human, who answers them, and how the answers are kept.
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
 use zeroize::Zeroizing;
 
 use super::clock::HumanTime;
@@ -46,7 +49,7 @@ pub enum Prompt {
         key_type: String,
         /// `SHA256:…` of the key.
         fingerprint: String,
-        /// Why a certificate that the server showed counted for nothing.
+        /// Why a certificate that the server showed counted for nothing, and which files could not be read.
         note: Option<String>,
     },
     /// The password for an account.
@@ -92,7 +95,7 @@ impl fmt::Display for Prompt {
                 writeln!(f, "The host key of {host} is not known yet.")?;
                 writeln!(f, "{key_type} key fingerprint is {fingerprint}.")?;
                 if let Some(note) = note {
-                    writeln!(f, "Its certificate was not used: {note}.")?;
+                    writeln!(f, "Mind: {note}.")?;
                 }
                 write!(f, "Is this the right host (yes, no, or the fingerprint)? ")
             }
@@ -198,11 +201,40 @@ pub(super) struct Human {
     prompter: Arc<dyn Prompter>,
     pub(super) time: HumanTime,
     answered: AtomicU32,
+    /// Guards a second handle of the connection's socket, there while the connection is being opened.
+    socket: Mutex<Option<Arc<TcpStream>>>,
 }
 
 impl Human {
     pub(super) fn new(prompter: Arc<dyn Prompter>) -> Self {
-        Human { prompter, time: HumanTime::new(), answered: AtomicU32::new(0) }
+        let (time, answered) = (HumanTime::new(), AtomicU32::new(0));
+        Human { prompter, time, answered, socket: Mutex::new(None) }
+    }
+
+    /// From here on, a question ends when the far end of this socket hangs up; `None` lets go of it.
+    ///
+    /// While a question is open russh reads nothing, so that it would notice only after the answer.
+    pub(super) fn watch(&self, socket: Option<&TcpStream>) {
+        let copy = socket.and_then(|socket| {
+            let copied = SockRef::from(socket).try_clone();
+            // Without it everything still works, only the question stays open for longer.
+            copied.and_then(|copy| TcpStream::from_std(copy.into())).ok()
+        });
+        *self.socket.lock().unwrap_or_else(PoisonError::into_inner) = copy.map(Arc::new);
+    }
+
+    async fn hung_up(&self) {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(socket) = socket else { return std::future::pending().await };
+        while let Ok(ready) = socket.ready(Interest::READABLE).await {
+            if ready.is_read_closed() {
+                return;
+            }
+            // Bytes are there, which are not ours to read: forget them, and wait for what comes next.
+            let forgotten: io::Result<()> =
+                socket.try_io(Interest::READABLE, || Err(io::ErrorKind::WouldBlock.into()));
+            drop(forgotten);
+        }
     }
 
     /// How many questions were answered so far.
@@ -213,7 +245,12 @@ impl Human {
     /// Asks on a thread of its own, with all deadlines standing still.
     pub(super) async fn ask(&self, prompt: Prompt) -> Result<Secret, Unanswered> {
         let asking = self.time.asking();
-        let answer = self.on_thread(move |prompter| prompter.ask(&prompt)).await;
+        // Dropping the question leaves its thread behind, whose late answer nobody takes.
+        let answer = tokio::select! {
+            biased;
+            answer = self.on_thread(move |prompter| prompter.ask(&prompt)) => answer,
+            () = self.hung_up() => Some(Err(Unanswered::Failed("the server has hung up".to_owned()))),
+        };
         drop(asking);
         let answer = answer
             .unwrap_or_else(|| Err(Unanswered::Failed("the prompter ended without an answer".to_owned())))?;

@@ -77,13 +77,13 @@ impl Target {
     }
 }
 
-/// Writes a host as the ssh config's resolver wants it: a site's config may name one as `user@host:port`, the
-/// resolver's own word for that is the URI.
+/// `user@host:port` is how a site's config may name a host; the ssh config's own word for it is the URI, but for an
+/// address in brackets, which no URI of OpenSSH may hold.
 pub fn as_uri(host: &str) -> String {
     let after_user = host.rsplit_once('@').map_or(host, |(_, rest)| rest);
     let port = match after_user.rsplit_once(':') {
         // Several colons without brackets are a bare v6 address.
-        Some((name, port)) if !name.contains(':') || name.ends_with(']') => port,
+        Some((name, port)) if !name.contains(':') => port,
         _ => return host.to_owned(),
     };
     let numeric = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -291,7 +291,7 @@ mod tests {
             ("alice@hpc:2222", "ssh://alice@hpc:2222"),
             ("hpc:2222", "ssh://hpc:2222"),
             ("2001:db8::1", "2001:db8::1"),
-            ("a@[2001:db8::1]:22", "ssh://a@[2001:db8::1]:22"),
+            ("a@[2001:db8::1]:22", "a@[2001:db8::1]:22"),
             ("ssh://a@hpc:22", "ssh://a@hpc:22"),
             ("hpc:", "hpc:"),
         ] {

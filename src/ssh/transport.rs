@@ -102,17 +102,25 @@ pub async fn connect(
     deadlines: &Deadlines,
 ) -> Result<Transport, Error> {
     let human = Arc::new(Human::new(prompter));
+    let opened = connect_hops(target, &human, deadlines).await;
+    // The second handle must not keep a connection that the first one ends.
+    human.watch(None);
+    opened
+}
+
+async fn connect_hops(
+    target: &Target,
+    human: &Arc<Human>,
+    deadlines: &Deadlines,
+) -> Result<Transport, Error> {
     let quick = Arc::new(AtomicBool::new(true));
     let mut upstream: Vec<(Handle<Events>, Arc<Noted>)> = Vec::new();
     let mut last: Option<Link> = None;
     let mut ends = (None, None);
     for hop in &target.hops {
         let hop = Arc::new(hop.clone());
-        let clock = Clock {
-            start: Instant::now(),
-            limit: hop.connect_timeout.unwrap_or(deadlines.connect),
-            human: &human,
-        };
+        let clock =
+            Clock { start: Instant::now(), limit: hop.connect_timeout.unwrap_or(deadlines.connect), human };
         let line = match last.take() {
             None => reach(&hop, &clock, &quick).await?,
             Some(link) => {
@@ -124,8 +132,8 @@ pub async fn connect(
         if upstream.is_empty() {
             ends = (line.address, line.local_address);
         }
-        let mut link = handshake(hop, line.stream, &clock, &human).await?;
-        log_in(&mut link, deadlines.start, &human).await?;
+        let mut link = handshake(hop, line.stream, &clock, human).await?;
+        log_in(&mut link, deadlines.start, human).await?;
         last = Some(link);
     }
     let Some(link) = last else {
@@ -142,7 +150,7 @@ pub async fn connect(
         connections: u32::try_from(target.hops.len()).unwrap_or(u32::MAX),
         jumps: target.jumps(),
     };
-    Ok(Transport { link, upstream, facts, human, quick, limit: deadlines.start })
+    Ok(Transport { link, upstream, facts, human: Arc::clone(human), quick, limit: deadlines.start })
 }
 
 /// The time that one hop's phases up to the key exchange share.
@@ -213,6 +221,7 @@ async fn reach(hop: &Hop, clock: &Clock<'_>, quick: &Arc<AtomicBool>) -> Result<
     let stream = dial(&addresses, &hop.dialing, clock.left())
         .await
         .map_err(|unreached| failed(hop, Phase::Tcp, unreached.describe(), None))?;
+    clock.human.watch(Some(&stream));
     let (address, local_address) = (stream.peer_addr().ok(), stream.local_addr().ok());
     #[cfg(target_os = "linux")]
     let stream = super::dial::QuickAck::new(stream, Arc::clone(quick));

@@ -177,7 +177,7 @@ impl Checker<'_> {
                 let rejection = include::unreadable(path, why);
                 self.error(rejection.reason, &rejection.message, place);
             }
-            Loaded::Read { file, unsafe_mode } => {
+            Loaded::Read { file, unsafe_mode, .. } => {
                 if let Some(why) = unsafe_mode {
                     let rejection = Rejection::new(Reason::Permissions, why.clone()).at(path, None);
                     self.findings.push(rejection.into());

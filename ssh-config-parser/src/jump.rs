@@ -95,7 +95,7 @@ impl JumpSpec {
 
 impl Hop {
     /// Reads `[user@]host[:port]`, `[user@][v6]:port` or an `ssh://` URI.
-    fn parse(text: &[u8], services: &Services) -> Option<Hop> {
+    pub(crate) fn parse(text: &[u8], services: &Services) -> Option<Hop> {
         match uri(text, services) {
             Uri::Hop(hop) => return Some(hop),
             Uri::Bad => return None,

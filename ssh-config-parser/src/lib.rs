@@ -29,6 +29,7 @@ mod parse;
 mod patterns;
 mod policy;
 mod print;
+mod reading;
 mod rejection;
 mod resolve;
 mod resolved;

@@ -26,6 +26,22 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Reads what [`Asked::parse`] reads, and `[user@][v6]:port`, which OpenSSH takes for a hop but not from a caller.
+    pub(crate) fn parse_destination(text: &str, snapshot: &Snapshot) -> Result<Asked, Rejection> {
+        let after_user = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
+        if !after_user.starts_with('[') {
+            return Asked::parse(text, snapshot);
+        }
+        let services = snapshot.store().context(&snapshot.world().env).services;
+        let bad = |why: &str| Rejection::new(Reason::Syntax, format!("host {text:?} {why}"));
+        let Some(Hop { user, host, port }) = Hop::parse(text.as_bytes(), services.get()) else {
+            return Err(bad("is not [address]:port"));
+        };
+        let asked = Asked { host, user, port };
+        asked.check().map_err(bad)?;
+        Ok(asked)
+    }
+
     /// Reads `name`, `user@name` or `ssh://user@name:port` and checks its characters.
     pub(crate) fn parse(text: &str, snapshot: &Snapshot) -> Result<Asked, Rejection> {
         let bytes = text.as_bytes();
@@ -40,16 +56,23 @@ impl Asked {
                 None => Asked { host: bytes.to_vec(), user: None, port: None },
             },
         };
-        if asked.host.is_empty() {
-            return bad("is empty");
+        match asked.check() {
+            Ok(()) => Ok(asked),
+            Err(why) => bad(why),
         }
-        if !is_legal_host(&asked.host) {
-            return bad("holds characters that no host name may hold");
+    }
+
+    fn check(&self) -> Result<(), &'static str> {
+        if self.host.is_empty() {
+            return Err("is empty");
         }
-        if asked.user.as_deref().is_some_and(|user| !is_legal_user(user)) {
-            return bad("has a user with characters that no user may hold");
+        if !is_legal_host(&self.host) {
+            return Err("holds characters that no host name may hold");
         }
-        Ok(asked)
+        if self.user.as_deref().is_some_and(|user| !is_legal_user(user)) {
+            return Err("has a user with characters that no user may hold");
+        }
+        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) fn route(
     host: &str,
     lookup: NameLookup<'_>,
 ) -> Result<Vec<Resolved>, Rejection> {
-    let target = resolve(snapshot, &Asked::parse(host, snapshot)?, lookup)?;
+    let target = resolve(snapshot, &Asked::parse_destination(host, snapshot)?, lookup)?;
     let mut route = vec![target];
     // The front of the route has hops of its own to be put before it, until it has none.
     loop {

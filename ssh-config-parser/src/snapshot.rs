@@ -74,6 +74,8 @@ impl Snapshot {
             Loaded::Missing if file.is_some() => return Err(io("file does not exist".to_owned())),
             Loaded::Missing => None,
             Loaded::Unreadable(why) => return Err(io(format!("file cannot be read: {why}"))),
+            // OpenSSH takes it for an empty file, and so dials another host than the file names that was meant.
+            Loaded::Read { is_folder: true, .. } => return Err(io("it is a folder, not a file".to_owned())),
             Loaded::Read { unsafe_mode: Some(why), .. } if file.is_none() => {
                 return Err(Rejection::new(Reason::Permissions, why).at(path, None));
             }

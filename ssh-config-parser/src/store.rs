@@ -1,17 +1,13 @@
 //! The files of a snapshot: each read once, at first sight, and then kept.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::context::{Context, Env, LocalServices};
 use crate::file::File;
-use crate::glob;
-
-/// Largest file that is read; a configuration is far below, an endless device is not.
-const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+use crate::{glob, reading};
 
 /// What reading a file gave.
 #[derive(Debug)]
@@ -23,6 +19,7 @@ pub(crate) enum Loaded {
     /// It was read. A folder reads as an empty file.
     Read {
         file: File,
+        is_folder: bool,
         /// What is wrong with owner or mode, if anything is.
         unsafe_mode: Option<String>,
     },
@@ -91,24 +88,18 @@ impl Store {
 
 /// Reads a file with its owner and mode.
 pub(crate) fn load(path: &Path, uid: u32, context: Context<'_>) -> Loaded {
-    let mut text = Vec::new();
-    let opened = std::fs::File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-    let (facts, file) = match opened {
+    let (file, facts) = match reading::open(path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Loaded::Missing,
         Err(error) => return Loaded::Unreadable(error.to_string()),
     };
-    if !facts.is_dir() {
-        match file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text) {
-            Err(error) => return Loaded::Unreadable(error.to_string()),
-            Ok(_) if text.len() as u64 > FILE_BYTES_MAX => {
-                return Loaded::Unreadable(format!("longer than {FILE_BYTES_MAX} bytes"));
-            }
-            Ok(_) => {}
-        }
-    }
+    let text = if facts.is_dir() { Ok(Vec::new()) } else { reading::rest(file) };
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => return Loaded::Unreadable(error.to_string()),
+    };
     let unsafe_mode = unsafe_mode(&facts, uid);
-    Loaded::Read { file: File::parse(path, text, context), unsafe_mode }
+    Loaded::Read { file: File::parse(path, text, context), is_folder: facts.is_dir(), unsafe_mode }
 }
 
 /// Says what is wrong with owner or mode: root or the caller must own it, and nobody else may write.

@@ -244,6 +244,25 @@ fn the_default_file_may_be_missing_and_must_be_ones_own() {
 }
 
 #[test]
+fn a_named_pipe_or_a_folder_in_a_files_place_is_told() {
+    let room = Room::new();
+    let pipe = room.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refused = Snapshot::read(Some(&pipe), room.world()).unwrap_err();
+    assert_eq!(refused.reason, Reason::Io);
+    assert!(refused.message.contains("named pipe"), "{refused}");
+    let refused = Snapshot::read(Some("/".as_ref()), room.world()).unwrap_err();
+    assert!(refused.reason == Reason::Io && refused.message.contains("folder"), "{refused}");
+    let text = format!("Port 22\nInclude {}\n", pipe.display());
+    assert_eq!(room.rejected(&text, "web"), (Reason::Include, Some(2)));
+    let known = ssh_config_parser::known_hosts::KnownHosts::load(std::slice::from_ref(&pipe), &[]);
+    assert!(known.notes()[0].message.contains("named pipe"), "{:?}", known.notes());
+    // An endless file is no reason to fill the memory.
+    let known = ssh_config_parser::known_hosts::KnownHosts::load(&["/dev/zero".into()], &[]);
+    assert!(known.notes()[0].message.contains("longer than"), "{:?}", known.notes());
+}
+
+#[test]
 fn an_included_file_that_others_may_write_is_not_read() {
     let room = Room::new();
     let file = room.file("a.conf", "User a\n");
@@ -382,6 +401,26 @@ fn a_route_lists_every_hop_and_follows_the_first_ones_own() {
         hops,
         [("192.0.2.9", 22, "me"), ("first", 22, "me"), ("last", 2200, "l"), ("target", 22, "me")]
     );
+}
+
+#[test]
+fn a_destination_may_be_an_address_in_brackets_with_a_port() {
+    let room = Room::new();
+    let snapshot = room.snapshot("Host 2001:db8::1\n  User alice\nHost *\n  Port 2200\n");
+    for (typed, user, port) in [
+        ("[2001:db8::1]:2222", "alice", 2222),
+        ("bob@[2001:db8::1]:22", "bob", 22),
+        ("[2001:db8::1]", "alice", 2200),
+    ] {
+        let route = snapshot.resolve_route(typed).unwrap();
+        assert_eq!(
+            (route[0].hostname.as_str(), route[0].user.as_str(), route[0].port),
+            ("2001:db8::1", user, port)
+        );
+    }
+    for typed in ["[2001:db8::1", "[::1]:0", "[::1]:70000", "@[::1]:22", "[]:22"] {
+        assert_eq!(snapshot.resolve_route(typed).unwrap_err().reason, Reason::Syntax, "{typed}");
+    }
 }
 
 #[test]

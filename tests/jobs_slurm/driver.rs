@@ -202,9 +202,14 @@ async fn a_key_that_a_job_carries_already_is_not_submitted_again() {
         let row = Row { comment: b"own towline:k1".to_vec(), ..Row::new("7", "RUNNING") };
         Ok(squeue(&fence_of(&call.argv), &[row]))
     });
-    let options = SubmitOptions { key: Some(SubmissionKey::parse("k1").unwrap()), ..Default::default() };
+    let options = SubmitOptions {
+        key: Some(SubmissionKey::parse("k1").unwrap()),
+        name: Some(b"another".to_vec()),
+        ..Default::default()
+    };
     let made = jobs.submit(&good(), &options).await.unwrap();
     assert_eq!((made.job.id.number, made.resolved_by), (7, ResolvedBy::Search));
+    assert_eq!(made.job.name.as_deref(), Some(&b"job"[..]), "it keeps the name that it was submitted with");
 }
 
 #[tokio::test]

@@ -64,6 +64,9 @@ fn a_kept_demo_serves_other_commands_with_its_passcode_and_goes_on_ctrl_c() {
     let passcode = demo.wait_for(". ", PATIENCE).trim_end_matches(". ").to_owned();
     demo.wait_for("TOWLINE_HOME=", PATIENCE);
     let kept = demo.wait_for(" ", PATIENCE).trim().to_owned();
+    // What it tells to type works as it stands, in no PATH.
+    let program = demo.wait_for(" exec demo", PATIENCE);
+    assert!(std::path::Path::new(program.trim_end_matches(" exec demo")).is_absolute(), "{program}");
     let scratch = kept.strip_suffix("/towline").expect(&kept).to_owned();
 
     let exec = |command: &str| {
@@ -91,7 +94,8 @@ fn a_kept_demo_serves_other_commands_with_its_passcode_and_goes_on_ctrl_c() {
     running.wait_for("asscode", PATIENCE);
     running.type_line(&passcode);
     running.wait_for("up", PATIENCE);
-    wait_for(PATIENCE, "the command runs in the demo's home", || {
+    // The shell has said so before it becomes the other program.
+    wait_for(PATIENCE, "the sleep", || {
         of_demo(&scratch).iter().any(|process| process.command == "sleep 600").then_some(())
     });
     demo.type_bytes(b"\x03");

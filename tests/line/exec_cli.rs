@@ -84,6 +84,8 @@ fn our_own_failures_have_their_kind_and_are_255_without_json() {
     assert_eq!(answer.error["error"]["reason"], "not_directory", "{}", answer.text);
     server.wait_until_idle();
     let logins = server.connections();
+    let answer = exec(&home, &["--cwd", ""], &["pwd"]);
+    assert_eq!(answer.failure(), (Some(2), "invalid_input"), "{}", answer.text);
     // 129 KiB in all, no argument of it too long for this system.
     let argument = "a".repeat(43 << 10);
     let long = ["echo", &argument, &argument, &argument];

@@ -187,6 +187,7 @@ fn one_login_is_one_prompt_and_a_wrong_answer_ends_it_without_a_second_one() {
         assert_eq!(terminal.wait_exit(PATIENCE), 5, "{case}: {}", terminal.transcript());
         let text = terminal.transcript();
         assert!(text.contains("\"auth_failed\"") && text.matches(MENU).count() == 1, "{case}: {text}");
+        assert!(text.contains("call again to be asked anew"), "{case}: {text}");
         server.wait_until_idle();
         assert_eq!((server.connections(), server.logins(), server.sessions()), (1, 0, 0), "{case}");
         // Then the right answer, in a login of its own.
@@ -209,6 +210,11 @@ fn a_prompt_that_nobody_can_be_asked_is_auth_failed_and_nothing_is_asked() {
         assert_eq!(answer.error["error"]["prompts"], 0, "{auth:?}: {}", answer.text);
         assert_eq!(answer.error["error"]["retry_safe"], false, "{auth:?}");
         assert!(answer.text.contains("nobody to ask"), "{auth:?}: {}", answer.text);
+        assert!(
+            answer.error["error"]["hint"].as_str().unwrap().contains("askpass"),
+            "{auth:?}: {}",
+            answer.text
+        );
         server.wait_until_idle();
         assert_eq!((server.connections(), server.logins()), (1, 0), "{auth:?}");
     }
@@ -227,6 +233,40 @@ fn case_039_one_rsa_key_and_a_second_factor_fit_into_three_attempts() {
     let log = server.log();
     assert_eq!(log.matches("Failed publickey").count(), 0, "{log}");
     assert_eq!(log.matches("Partial publickey for alice").count(), 1, "{log}");
+}
+
+#[test]
+fn whatever_ends_a_hidden_question_the_terminal_shows_again_what_is_typed() {
+    let patient = server(Auth::Code, "", &[]);
+    let hasty = server(Auth::Password, "", &["LoginGraceTime 2"]);
+    let hasty_in_a_dialogue = server(Auth::Code, "", &["LoginGraceTime 2"]);
+    for (case, server, keys, code) in [
+        ("Ctrl-C", &patient, &b"\x03"[..], "130"),
+        ("a SIGTERM", &patient, b"", "143"),
+        ("the end of input", &patient, b"\x04", "255"),
+        ("a wrong answer", &patient, b"000\x7f\x7f\x7f\x15000000\r", "255"),
+        ("a server that hangs up", &hasty, b"", "255"),
+        ("a server that hangs up in its own dialogue", &hasty_in_a_dialogue, b"", "255"),
+    ] {
+        let home = home_with(server, "ed25519");
+        let mut command = CommandBuilder::new("/bin/sh");
+        let towline = format!("{} exec {SITE} -- true", env!("CARGO_BIN_EXE_towline"));
+        let signal = if code == "143" { "(sleep 3; kill $$) & exec " } else { "" };
+        command.args(["-c", &format!("sh -c '{signal}{towline}'; echo code $?; stty -a; echo over")]);
+        command.env_clear();
+        home.environment().iter().for_each(|(name, value)| command.env(name, value));
+        command.env("PATH", "/usr/bin:/bin");
+        command.cwd(home.user_home());
+        let mut terminal = Pty::spawn(command);
+        terminal
+            .wait_for(if std::ptr::eq(server, &raw const hasty) { "password: " } else { "code: " }, PATIENCE);
+        terminal.type_bytes(keys);
+        let shown = terminal.wait_for("over\r\n", PATIENCE);
+        assert!(shown.contains(&format!("code {code}\r\n")), "{case}: {shown}");
+        for setting in [" echo ", " icanon ", "isig "] {
+            assert!(shown.contains(setting), "{case}: {setting} is off: {shown}");
+        }
+    }
 }
 
 /// Everything that a person types here is a secret; each kind of it goes through one login with the log wide open.

@@ -155,6 +155,16 @@ fn an_account_without_a_shell_is_told_with_what_it_printed() {
     assert!(answer.text.contains("This account is currently not available."), "{}", answer.text);
 }
 
+#[test]
+fn a_start_up_file_that_never_ends_is_told_after_the_sites_start_timeout() {
+    let far = Far::new("tl-bash");
+    far.folder.write(".bashrc", "echo checking your quota\nsleep 60\n");
+    far.home.extend_config("start_timeout = \"3s\"\n");
+    let answer = far.exec("true");
+    assert_eq!(answer.failure(), (Some(5), "bootstrap_failed"), "{}", answer.text);
+    assert!(answer.text.contains("within 3 s") && answer.text.contains("quota"), "{}", answer.text);
+}
+
 /// Each of these is silent for 10 s, so that the command is also typed; they run side by side.
 #[tokio::test]
 async fn after_a_silence_the_command_is_typed_once() {

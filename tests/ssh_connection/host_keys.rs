@@ -78,6 +78,19 @@ fn an_unknown_key_is_refused_when_declined_unanswered_or_forbidden() {
 }
 
 #[test]
+fn a_known_hosts_file_that_cannot_be_read_is_named_beside_the_unknown_key() {
+    let sshd = Sshd::key_only();
+    let bench = Bench::for_site(sshd.address(), "ed25519");
+    std::fs::remove_file(bench.path("known_hosts")).unwrap();
+    std::fs::create_dir(bench.path("known_hosts")).unwrap();
+    let error = block_on(bench.connect(Human::answering([]))).unwrap_err();
+    let (kind, refusal) = refusal(&sshd, error);
+    let detail = refusal.detail.unwrap();
+    let place = format!("{}: known hosts file is skipped", bench.path("known_hosts").display());
+    assert!(kind == "unknown" && detail.starts_with(&place) && detail.contains("nobody"), "{detail}");
+}
+
+#[test]
 fn accept_new_records_without_asking_and_says_so() {
     let sshd = Sshd::key_only();
     let mut bench = Bench::for_site(sshd.address(), "ed25519");

@@ -3,17 +3,19 @@
 mod submit;
 pub mod tables;
 
+use std::ops::ControlFlow;
+
 use globset::GlobBuilder;
 use serde::Serialize;
 use serde_json::json;
 
 use super::args::{JobCommand, JobIds, ListArgs, LogsArgs, WaitArgs};
 use super::output::{Output, Passed};
-use super::own_line;
+use super::own_line::{self, Signals};
 use crate::config::{Config, Environment, Role, SchedulerChoice, Site};
 use crate::failure::Failure;
 use crate::jobs::{Action, Dialect, Job, Jobs, Limits, LogOptions, LogPart, Output as LogOf, Scope};
-use crate::kind::{EXIT_ANSWER_IS_FAILURE, EXIT_INTERRUPTED, EXIT_TIMED_OUT, Kind};
+use crate::kind::{EXIT_ANSWER_IS_FAILURE, EXIT_TIMED_OUT, Kind};
 use crate::line::Line;
 use tables::{JobRow, QueueRow};
 
@@ -28,10 +30,18 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
     // A script or an option that can't be sent costs no login.
     let submission = match command {
         JobCommand::Submit(args) => Some(submit::prepare(args)?),
+        JobCommand::List(args) => {
+            args.name.as_deref().map(name_filter).transpose()?;
+            None
+        }
         _ => None,
     };
     own_line::block_on(async {
-        let line = own_line::open(&config, site, Role::Login, output).await?;
+        let mut signals = Signals::listen()?;
+        let line = match own_line::open(&config, (site, Role::Login), output, &mut signals).await? {
+            ControlFlow::Continue(line) => line,
+            ControlFlow::Break(code) => return Ok(code),
+        };
         let work = async {
             let limits = Limits { calls_per_min: site.scheduler_calls_per_min, ..Limits::default() };
             let jobs = Jobs::detect(line.clone(), expected, limits).await?;
@@ -57,12 +67,25 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         let result = tokio::select! {
             result = work => result,
             // What runs on the cluster goes on.
-            _ = tokio::signal::ctrl_c() => Ok(EXIT_INTERRUPTED),
+            code = signals.arrived() => interrupted(command, code, output),
         };
         line.close();
         line.closed().await;
         result
     })
+}
+
+/// Leaves on a signal; a submission that is under way may have made its job.
+fn interrupted(command: &JobCommand, code: u8, output: &Output) -> Result<u8, Failure> {
+    if let JobCommand::Submit(args) = command
+        && !args.dry_run
+    {
+        output.note(&format!(
+            "interrupted: the job may have been submitted all the same; see `towline job list {}` first",
+            args.site
+        ))?;
+    }
+    Ok(code)
 }
 
 fn site(command: &JobCommand) -> &str {

@@ -9,6 +9,7 @@ use super::name::LookupName;
 use super::verdict::{CertificateVerdict, Place, Verdict};
 use crate::lines::numbered;
 use crate::patterns;
+use crate::reading;
 use crate::rejection::Note;
 
 /// All lines of one or more known_hosts files.
@@ -50,7 +51,7 @@ impl KnownHosts {
     pub fn load(user: &[PathBuf], global: &[PathBuf]) -> KnownHosts {
         let mut known = KnownHosts::default();
         for path in user.iter().chain(global) {
-            match std::fs::read(path) {
+            match reading::whole(path) {
                 Ok(bytes) => known.add(path, &bytes),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
                 Err(error) => known.notes.push(Note {

@@ -46,8 +46,8 @@ pub enum ListError {
 pub fn revoked_by_list(files: &[PathBuf], key: &KeyBlob, ca: Option<&KeyBlob>) -> Result<bool, ListError> {
     let mut revoked = false;
     for path in files {
-        let bytes =
-            std::fs::read(path).map_err(|source| ListError::Unreadable { path: path.clone(), source })?;
+        let bytes = crate::reading::whole(path)
+            .map_err(|source| ListError::Unreadable { path: path.clone(), source })?;
         let keys = parse(path, &bytes)?;
         revoked |= keys.iter().any(|listed| listed == key || Some(listed) == ca);
     }
