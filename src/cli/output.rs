@@ -9,6 +9,9 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::kind::Kind;
 
+/// Bytes of a document that are written at a time.
+const DOCUMENT_BUFFER_BYTES: usize = 64 << 10;
+
 /// How this process prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
@@ -68,11 +71,13 @@ impl Output {
     /// # Errors
     /// `no_space` or `internal` when stdout takes nothing more; the operation itself was done.
     pub fn document(&self, document: &impl Serialize) -> Result<Passed, Failure> {
-        let mut line = serde_json::to_vec(document).map_err(|error| {
-            Failure::new(Kind::Internal, format!("the answer cannot be written as JSON: {error}"))
-        })?;
-        line.push(b'\n');
-        self.bytes(&line)
+        // Straight to stdout: as a text of its own, an answer with outputs would take a multiple of their size.
+        let mut stdout = io::BufWriter::with_capacity(DOCUMENT_BUFFER_BYTES, io::stdout().lock());
+        let written = serde_json::to_writer(&mut stdout, document).map_err(io::Error::from);
+        let written = written.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush());
+        // What a failed write has left in the buffer would be tried again.
+        drop(stdout.into_parts());
+        passed(written, "stdout")
     }
 
     /// Prints text for a person; the line end is the caller's.

@@ -9,10 +9,14 @@
 //! | line after the marker | meaning |
 //! |---|---|
 //! | empty | the helper runs; its hello follows |
-//! | ` N uname` | send the line `go HALF` and exactly the helper's bytes, then wait for the next marker |
+//! | ` N uname` | send the line of [`Marker::go`] and exactly the helper's bytes, then wait for the next marker |
 //! | ` M uname` | the same, for a run from memory that nothing caches (only with `exec_from_memory`) |
 //! | ` X uname` | there is no helper for this platform |
 //! | ` E uname` and `\|place: reason` … | no place lets it run |
+//!
+//! After a silence the client types the command as well, for a start-up file that runs another shell or asks. Where the
+//! login was only slow, that line still lies in front of what the client sends: the script reads up to the line of
+//! [`Marker::go`], and the helper skips it.
 
 use super::embedded::{EmbeddedHelper, Platform};
 
@@ -64,30 +68,30 @@ impl Marker {
         Marker { first: first.to_owned(), second: second.to_owned() }
     }
 
-    /// The line that announces the helper's bytes.
-    pub fn go(&self) -> String {
-        format!("go {}\n", self.first)
-    }
-
     /// The two halves joined.
     pub fn joined(&self) -> String {
         format!("{}{}", self.first, self.second)
+    }
+
+    /// The line, newline included, after which the helper's bytes begin: the halves the other way round.
+    pub fn go(&self) -> String {
+        format!("{}{}\n", self.second, self.first)
     }
 }
 
 /// Finds a place for the helper, asks for its bytes where it is missing, and becomes it.
 ///
-/// `f` notes why a place is no good, `g` reads lines until the client says go (a command that was typed after a silence may
-/// still be there), `l` goes through the places, `o` checks that a directory is ours alone, `c` that a
-/// file is the whole helper and runs here, `r` runs a cached one, `w` brings one, `z` gives the user's umask and locale back. Redirecting a special built-in would
-/// end dash on failure, hence the subshell in `w`.
+/// `f` notes why a place is no good, `g` asks for the helper and reads up to where it begins, `l` goes through the
+/// places, `o` checks that a directory is ours alone, `c` that a file is the whole helper and runs here, `r` runs a
+/// cached one, `w` brings one, `z` gives the user's umask and locale back. Redirecting a special built-in would end dash
+/// on failure, hence the subshell in `w`.
 const SCRIPT: &str = concat!(
-    r#"a=$1;b=$2;x=${LC_ALL+x$LC_ALL};y=$(umask);LC_ALL=C;export LC_ALL;umask 077;k=$(uname -sm);"#,
+    r#"a=$1;b=$2;v=${LC_ALL+x$LC_ALL};y=$(umask);LC_ALL=C;export LC_ALL;umask 077;k=$(uname -sm);"#,
     r#"case "$k" in "Linux x86_64")h=$3;n=$4;m=319;;"Linux aarch64")h=$5;n=$6;m=279;;*)h=x;;esac;"#,
     r#"if [ "$h" = x ];then echo "$a$b X $k";exit 0;fi;"#,
     r#"f(){ e="$e|$1: $2";};"#,
-    r#"g(){ while read -r q;do [ "$q" = "go $a" ]&&return;done;};"#,
-    r#"z(){ umask "$y";case "$x" in x*)LC_ALL=${x#x};;*)unset LC_ALL;;esac;};"#,
+    r#"g(){ echo "$a$b $1 $k";while read -r x;do case "$x" in "$b$a")return;;esac;done;};"#,
+    r#"z(){ umask "$y";case "$v" in x*)LC_ALL=${v#x};;*)unset LC_ALL;;esac;};"#,
     r#"l(){ u=.towline-$(id -u);for d in "${XDG_CACHE_HOME:+$XDG_CACHE_HOME/towline}" "#,
     r#""${HOME:+$HOME/.cache/towline}" "${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/towline}" "#,
     r#""${TMPDIR:-/tmp}/$u" "/var/tmp/$u"@SHM@;do case "$d" in /*)"$1" "$d";;esac;done;};"#,
@@ -97,7 +101,7 @@ const SCRIPT: &str = concat!(
     r#"r(){ o "$1"&&c "$1/$h"&&z&&exec "$1/$h" "$a$b";};"#,
     r#"w(){ mkdir -p "$1" 2>/dev/null;o "$1"||{ f "$1" "not a writable directory of ours";return;};"#,
     r#"t=$1/.$a.$$;(>"$t")2>/dev/null||{ f "$1" "no file can be made there";return;};chmod 700 "$t";"#,
-    r#"if [ -x "$t" ];then echo "$a$b N $k";g;"#,
+    r#"if [ -x "$t" ];then g N;"#,
     r#"{ head -c "$n"||dd bs=1 count="$n";} 2>/dev/null|{ cat >"$t"||cat >/dev/null;} 2>/dev/null;"#,
     r#"c "$t"&&mv -f "$t" "$1/$h"&&z&&exec "$1/$h" "$a$b";"#,
     r#"f "$1" "full, or the helper does not run there";else f "$1" "nothing may be executed there (noexec)";fi;"#,
@@ -107,7 +111,7 @@ const SCRIPT: &str = concat!(
 
 /// Runs the helper from memory through an interpreter; only with an administrator's word.
 const MEMORY: &str = concat!(
-    r#"for p in python3 perl;do command -v $p >/dev/null 2>&1||continue;echo "$a$b M $k";g;z;case $p in "#,
+    r#"for p in python3 perl;do command -v $p >/dev/null 2>&1||continue;g M;z;case $p in "#,
     r#"python3)exec python3 -c "import os,sys;v=sys.argv;f=os.memfd_create(v[1],0);"#,
     r#"os.write(f,sys.stdin.buffer.read(int(v[2])));os.execve(f,[v[1],v[3]],os.environ)" towline "$n" "$a$b";;"#,
     r#"perl)exec perl -e "my(\$w,\$n,\$m,\$r)=@ARGV;my\$f=syscall(\$m+0,\$w,0);open(F,q(>&=).\$f);"#,
@@ -207,6 +211,8 @@ pub struct Machine {
     buffer: Vec<u8>,
     skipped: usize,
     first: Vec<u8>,
+    /// Bytes before the first marker, once it has come.
+    noise: Option<usize>,
     sent: bool,
 }
 
@@ -219,6 +225,7 @@ impl Machine {
             buffer: Vec::new(),
             skipped: 0,
             first: Vec::new(),
+            noise: None,
             sent: false,
         }
     }
@@ -242,6 +249,7 @@ impl Machine {
             self.skipped += start;
             return Err(self.noise());
         }
+        self.noise.get_or_insert(self.skipped + start);
         self.buffer.drain(..start);
         let line_start = self.marker.len();
         let Some(length) = self.buffer.iter().skip(line_start).position(|byte| *byte == b'\n') else {
@@ -265,6 +273,12 @@ impl Machine {
     /// The first printable lines of all that came, for an error.
     pub fn shown(&self) -> String {
         escape(&self.first)
+    }
+
+    /// How many bytes the login printed before the first marker, and its first printable lines; none in silence.
+    pub fn noise_skipped(&self) -> Option<(usize, String)> {
+        let bytes = self.noise.filter(|bytes| *bytes > 0)?;
+        Some((bytes, escape(self.first.get(..bytes).unwrap_or(&self.first))))
     }
 
     fn handle_line(&mut self, line: &str) -> Result<Step, BootstrapError> {
@@ -357,6 +371,7 @@ mod tests {
         let (marker, mut machine) = machine();
         let output = [b"Welcome!\n\x1b[1m\xff".as_slice(), marker.joined().as_bytes(), b"\nTLN1"].concat();
         assert_eq!(machine.handle(&output), Ok(Step::Ready(b"TLN1".to_vec())));
+        assert_eq!(machine.noise_skipped(), Some((14, "Welcome!\\n\\u{1b}[1m\u{fffd}".to_owned())));
     }
 
     #[test]

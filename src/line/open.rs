@@ -144,9 +144,10 @@ async fn open_here(
     let command = bootstrap::command(&marker, &options.helpers, options.exec_from_memory);
     let channel = transport.into_channel(&command).await?;
     let (facts, control) = (channel.facts, channel.control);
+    tracing::debug!(host = facts.host, port = facts.port, prompts = facts.prompts, "logged in");
     let mut link = (LinkReader::Channel(channel.reader), LinkWriter::Channel(channel.writer));
     let mut machine = Machine::new(&marker, options.helpers.clone());
-    let arrived = bring_helper(&mut link, &mut machine, (&options.helpers, &marker), &command).await?;
+    let arrived = bring_helper(&mut link, &mut machine, &options.helpers, (&command, &marker)).await?;
     let (clock, mut endpoint) = (Instant::now(), Endpoint::new(Role::Client));
     endpoint.handle_bytes(Duration::ZERO, &arrived)?;
     let hello = hello(&mut link.0, &mut endpoint, clock, START_TIMEOUT).await?;
@@ -159,6 +160,7 @@ async fn open_here(
         return Err(OpenError::OtherHelper { got: hello.sha256, expected });
     }
     begin(&mut endpoint, options.environment)?;
+    tracing::debug!(pid = hello.pid, cached = !machine.sent(), "the helper runs");
     let facts = Facts {
         ssh: Some(facts),
         helper: HelperFacts { hello, cached: !machine.sent() },
@@ -218,8 +220,8 @@ async fn hello(
 async fn bring_helper(
     (reader, writer): &mut (LinkReader, LinkWriter),
     machine: &mut Machine,
-    (helpers, marker): (&Helpers, &Marker),
-    command: &str,
+    helpers: &Helpers,
+    (command, marker): (&str, &Marker),
 ) -> Result<Vec<u8>, OpenError> {
     let mut typed = false;
     let mut silent_until = Instant::now() + START_TIMEOUT;
@@ -256,6 +258,9 @@ async fn bring_helper(
             step = machine.handle(&[])?;
         }
         if let Step::Ready(arrived) = step {
+            if let Some((bytes, text)) = machine.noise_skipped() {
+                tracing::info!(bytes, text, "from the login, skipped");
+            }
             return Ok(arrived);
         }
         // Upload and hello share the start timeout, which is extended while bytes move.

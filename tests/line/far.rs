@@ -86,7 +86,8 @@ impl Folder {
         self.mounts.lock().unwrap().push(there);
     }
 
-    /// All files below, as paths relative to it; what is mounted at the far side is not seen.
+    /// All files below, as paths relative to it, but for the helper's README; what is mounted at the far side is not
+    /// seen.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let (mut files, mut folders) = (BTreeMap::new(), vec![String::new()]);
         while let Some(folder) = folders.pop() {
@@ -94,7 +95,7 @@ impl Folder {
                 let path = format!("{folder}{}", entry.file_name().to_str().unwrap());
                 if entry.file_type().unwrap().is_dir() {
                     folders.push(format!("{path}/"));
-                } else if entry.file_type().unwrap().is_file() {
+                } else if entry.file_type().unwrap().is_file() && !path.ends_with("/README") {
                     files.insert(path, fs::read(entry.path()).unwrap());
                 }
             }

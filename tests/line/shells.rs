@@ -7,7 +7,7 @@ use towline::line::{Line, OpenError};
 
 use crate::acceptance::shell;
 use crate::far::{Far, Folder};
-use crate::support::server;
+use crate::support::{server, towline};
 
 /// What start-up files of real sites print, and what is made to mislead: the seed's constant marker, our own frames'.
 fn noise() -> Vec<u8> {
@@ -15,7 +15,7 @@ fn noise() -> Vec<u8> {
     while noise.len() < 10 << 10 {
         noise.extend_from_slice(b"Maintenance on Monday. Use scratch. \x1b[32m* * *\x1b[0m\n");
     }
-    noise.extend_from_slice(b"O2MCTLN1\0\0\0\x02{}");
+    noise.extend_from_slice(b"O2B1\0\0\0\x02{}TLN1\0\0\0\x02{}");
     // Bytes of every value, in an order without a pattern; the same each time.
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     noise.extend((0..5000).map(|_| {
@@ -106,6 +106,24 @@ fn case_055_200_kib_of_noise_end_the_opening_with_their_count_and_beginning() {
     assert!(message.contains("\\u{1b}[31mWelcome to the cluster!\\n..."), "{message}");
     assert!(!message.contains('\u{1b}'), "{message}");
     assert_eq!(error["retry_safe"], false, "a repetition costs a login");
+}
+
+#[test]
+fn case_055_what_was_skipped_is_in_the_log_for_those_who_ask() {
+    let far = Far::new("tl-bash");
+    far.folder.write(".bashrc", "printf 'Welcome to the \\033[1mcluster!\\n'; stty erase x\n");
+    let output =
+        towline(&far.home).env("TOWLINE_LOG", "towline=info").args(["exec", "hpc", "--", "echo x"]).output();
+    let output = output.unwrap();
+    let log = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.stdout, b"x\n", "{log}");
+    assert!(log.contains("Welcome to the") && log.contains("Inappropriate ioctl for device"), "{log}");
+    assert!(!log.contains('\u{1b}'), "{log}");
+    let quiet = towline(&far.home).args(["exec", "hpc", "--", "echo x"]).output().unwrap();
+    assert!(
+        !String::from_utf8_lossy(&quiet.stderr).contains("Welcome"),
+        "without TOWLINE_LOG nobody is bothered"
+    );
 }
 
 #[test]

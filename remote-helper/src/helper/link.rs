@@ -12,7 +12,7 @@ use towline_helper::wire::message::{self, Bye, Dispatched, Hello, Outcome, Refus
 use towline_helper::wire::{Endpoint, Event, Role};
 
 use super::launch::set_nonblocking;
-use super::typed::Typed;
+use super::preamble::Preamble;
 
 /// Bytes read from any descriptor at a time; also what a pipe holds.
 pub(crate) const READ_BYTES: usize = 64 << 10;
@@ -35,12 +35,11 @@ pub(crate) enum Over {
 pub(crate) struct Link {
     stdin: OwnedFd,
     stdout: OwnedFd,
+    preamble: Preamble,
     endpoint: Endpoint,
     out: Vec<u8>,
     is_blocked: bool,
     scratch: Vec<u8>,
-    typed: Typed,
-    held: Vec<u8>,
     began: Instant,
     over: Option<Over>,
 }
@@ -71,12 +70,11 @@ impl Link {
         Ok(Link {
             stdin,
             stdout,
+            preamble: Preamble::default(),
             endpoint: Endpoint::new(Role::Helper),
             out: Vec::new(),
             is_blocked: false,
             scratch: vec![0; READ_BYTES],
-            typed: Typed::default(),
-            held: Vec::new(),
             began: Instant::now(),
             over: None,
         })
@@ -121,14 +119,8 @@ impl Link {
     pub(crate) fn handle_readable(&mut self) {
         let now = self.now();
         let result = match read_into(self.stdin.as_fd(), &mut self.scratch, READ_BYTES) {
-            Got::Bytes(bytes) => {
-                let frames = self.typed.without(bytes, &mut self.held);
-                let result = self.endpoint.handle_bytes(now, frames);
-                if !frames.is_empty() {
-                    self.held.clear();
-                }
-                result
-            }
+            Got::Bytes(bytes) if self.preamble.is_over() => self.endpoint.handle_bytes(now, bytes),
+            Got::Bytes(bytes) => self.endpoint.handle_bytes(now, &self.preamble.strip(bytes)),
             Got::Nothing => Ok(()),
             Got::End => return self.end(Over::Closed),
         };

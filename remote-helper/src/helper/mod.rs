@@ -17,6 +17,7 @@ mod link;
 mod output;
 mod pieces;
 mod pool;
+mod preamble;
 mod probe;
 mod processes;
 mod program;
@@ -24,7 +25,6 @@ mod requests;
 mod server;
 mod session;
 mod shutdown;
-mod typed;
 mod work_stream;
 
 pub(crate) use keeper::{ARGUMENT as KEEPER_ARGUMENT, keep};

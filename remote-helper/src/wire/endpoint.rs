@@ -19,7 +19,7 @@ use super::message::{
     self, Bye, Cancel, Code, Dispatched, Hello, Open, Outcome, Refusal, Request, STREAMS_MAX, Start,
 };
 use super::receiving::Receiving;
-use super::sending::Sending;
+use super::sending::{Ack, Sending, number};
 use super::window::{WINDOW_BYTES_MAX, WINDOW_BYTES_MAX_UP, Window};
 
 /// Channels of a stream: 0 is content towards the helper, 1 and 2 are content and diagnostics from it.
@@ -31,10 +31,11 @@ pub const STDOUT: u8 = 1;
 /// Standard error.
 pub const STDERR: u8 = 2;
 
-/// Bounds of what a client lends: a channel's window and, above the starting credit, all of them together.
-const CLIENT_CREDIT: (u64, u64) = (32 << 20, 40 << 20);
+/// Bounds of what a client lends: a channel's window and, above the starting credit, all of them together. A window
+/// is lent in eighths, so it is an eighth above the largest `W`.
+const CLIENT_CREDIT: (u64, u64) = (36 << 20, 40 << 20);
 /// The same for the helper, whose memory is somebody else's login node.
-const HELPER_CREDIT: (u64, u64) = (2 << 20, 4 << 20);
+const HELPER_CREDIT: (u64, u64) = (9 << 18, 4 << 20);
 
 /// Pause between the pings that keep the round trip known while bulk moves.
 const PING_PAUSE: Duration = Duration::from_millis(250);
@@ -318,11 +319,11 @@ impl Endpoint {
             // The acknowledgement comes along so that a window that shrank below what is in flight never waits
             // for a flag on a frame that it does not let out.
             (_, Kind::Ping) => {
-                self.sending.push_ack(self.received_bulk);
+                self.push_ack();
                 self.sending.push_control(Kind::Pong, 0, 0, payload)?;
             }
             (_, Kind::Pong) => self.handle_pong(now, payload)?,
-            (_, Kind::Ack) => self.sending.handle_ack(now, number(payload))?,
+            (_, Kind::Ack) => self.sending.handle_ack(now, Ack::from_payload(payload))?,
             (_, Kind::Bye) => self.events.push_back(Event::Bye(message::parse("bye", payload)?)),
             (Role::Helper, Kind::Open) => self.handle_open(now, frame.stream, payload)?,
             (_, Kind::Data) => self.handle_data(now, frame)?,
@@ -423,7 +424,7 @@ impl Endpoint {
         self.received_bulk += payload.len() as u64;
         self.last_bulk_received = Some(now);
         if flags & FLAG_ACK != 0 {
-            self.sending.push_ack(self.received_bulk);
+            self.push_ack();
         }
         if !self.is_open(kind, stream)? {
             return Ok(());
@@ -444,6 +445,11 @@ impl Endpoint {
         let round_trip = round_trip.ok_or(ProtocolError::Unexpected { kind: Kind::Pong })?;
         self.events.push_back(Event::Pong { round_trip });
         Ok(())
+    }
+
+    fn push_ack(&mut self) {
+        let at = self.last_bulk_received.unwrap_or_default();
+        self.sending.push_ack(Ack { received: self.received_bulk, at });
     }
 
     fn greet(&mut self, protocol: u32) -> Result<(), ProtocolError> {
@@ -471,9 +477,4 @@ impl Endpoint {
         }
         Ok(open)
     }
-}
-
-/// The number in a payload of four or eight bytes; longer ones do not pass the decoder.
-fn number(payload: &[u8]) -> u64 {
-    payload.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

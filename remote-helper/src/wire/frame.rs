@@ -37,7 +37,8 @@ pub enum Kind {
     Ping = 0x03,
     /// Either way: the eight bytes of a ping. Stream 0.
     Pong = 0x04,
-    /// Either way: bulk payload bytes received since the hello, as a 64-bit number. Stream 0.
+    /// Either way: bulk payload bytes received since the hello, and the receiver's clock in nanoseconds when the last of
+    /// them arrived, each as a 64-bit number. Stream 0.
     Ack = 0x05,
     /// Either way, last: JSON [`super::message::Bye`]. Stream 0.
     Bye = 0x06,
@@ -91,7 +92,8 @@ impl Kind {
     /// Smallest and largest payload of this kind, in bytes.
     pub fn payload_bounds(self) -> (usize, usize) {
         match self {
-            Kind::Ping | Kind::Pong | Kind::Ack => (8, 8),
+            Kind::Ping | Kind::Pong => (8, 8),
+            Kind::Ack => (16, 16),
             Kind::Credit => (4, 4),
             Kind::Data => (0, DATA_PAYLOAD_BYTES_MAX),
             Kind::Hello

@@ -1,9 +1,9 @@
 //! The receiving half's credits: how many bytes each channel of each stream may still send to us.
 //!
 //! What was lent has arrived or may arrive at any time, so it is memory that is spoken for. A channel is always
-//! owed up to its window, which begins at [`CREDIT_BYTES_START`]; it doubles while the consumer keeps up with all
-//! that the window lets through in two round trips, as long as the budget of all streams together allows, and
-//! falls when the consumer stalls. Credit that is lent cannot be taken back, so a channel is charged to the
+//! owed up to its window, which begins at [`CREDIT_BYTES_START`]; it doubles while more than half of it is used in
+//! a round trip, so that credit is never what a link waits for, as long as the budget of all streams together
+//! allows, and falls when the consumer stalls. Credit that is lent cannot be taken back, so a channel is charged to the
 //! budget with what it holds and may still get, also after its window fell.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use super::sending::CREDIT_BYTES_START;
 const WINDOW_STALLED: u64 = 64 << 10;
 /// How long a consumer may leave bytes unread before it counts as stalled.
 const STALLED_AFTER: Duration = Duration::from_secs(1);
-/// The time in which a consumer has to use its window for it to grow, where two round trips are shorter.
-const GROWTH_PACE: Duration = Duration::from_millis(4);
+/// The time in which half a window has to be used for it to grow, where a round trip is shorter.
+const GROWTH_PACE: Duration = Duration::from_millis(2);
 
 /// Credits of all streams of one end.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct ReceiveChannel {
     /// Arrived and not yet consumed.
     held: u64,
     ended: bool,
-    /// When the window was last used up, and how much of it was consumed since.
+    /// When half the window was last used up, and how much of it was consumed since.
     mark: Duration,
     consumed: u64,
     /// When the consumer last took something, or first could.
@@ -68,7 +68,7 @@ impl ReceiveChannel {
         self.consumed += bytes;
         if stalled {
             self.window = WINDOW_STALLED;
-        } else if self.consumed < self.window {
+        } else if self.consumed < self.window / 2 {
             return;
         } else if now.saturating_sub(self.mark) <= pace {
             self.window = (self.window * 2).min(most.max(self.window));
@@ -138,10 +138,10 @@ impl Receiving {
         let before = channel.charge();
         let most = window_most.min(CREDIT_BYTES_START + before + budget);
         let bytes = (bytes as u64).min(channel.held);
-        channel.adapt(now, (round_trip * 2).max(GROWTH_PACE), bytes, most);
+        channel.adapt(now, round_trip.max(GROWTH_PACE), bytes, most);
         channel.held -= bytes;
         let missing = channel.window.saturating_sub(channel.lent + channel.held);
-        let lend = u32::try_from(missing).ok().filter(|_| !channel.ended && missing >= channel.window / 4);
+        let lend = u32::try_from(missing).ok().filter(|_| !channel.ended && missing >= channel.window / 8);
         channel.lent += u64::from(lend.unwrap_or(0));
         let after = channel.charge();
         self.budget = (budget + before).saturating_sub(after);

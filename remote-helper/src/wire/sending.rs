@@ -12,11 +12,13 @@ use super::window::{Delivery, RESERVE_BYTES, Window};
 pub const SEND_QUEUE_BYTES_MAX: usize = 128 << 10;
 /// Bytes lent on every channel of a fresh stream, in both directions.
 pub const CREDIT_BYTES_START: u64 = 256 << 10;
-/// Bytes of control frames that may wait; a peer that asks and never reads gets no further.
+/// Bytes that waiting control frames may cost; a peer that asks and never reads gets no further.
 const CONTROL_QUEUE_BYTES_MAX: usize = 8 << 20;
+/// What a waiting control frame costs besides its bytes.
+const CONTROL_FRAME_COST: usize = 64;
 /// Bulk bytes between two requests for an acknowledgement, at least.
-const ACK_EVERY_BYTES_MIN: u64 = 16 << 10;
-/// Payload of a frame on a slow link, at least.
+const ACK_EVERY_BYTES_MIN: u64 = 4 << 10;
+/// Payload of a bulk frame, at least, where more waits.
 const FRAME_BYTES_MIN: u64 = 4 << 10;
 /// A bulk frame lasts at most this fraction of a second on the link: a small frame may have to wait behind it.
 const FRAMES_A_SECOND_MIN: u64 = 256;
@@ -47,6 +49,29 @@ struct Sender {
     finished: bool,
 }
 
+/// What an acknowledgement says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ack {
+    /// Bulk bytes received since the hello.
+    pub(super) received: u64,
+    /// The receiver's clock when the last of them arrived.
+    pub(super) at: Duration,
+}
+
+impl Ack {
+    fn to_bytes(self) -> [u8; 16] {
+        let nanos = u64::try_from(self.at.as_nanos()).unwrap_or(u64::MAX);
+        (u128::from(self.received) << 64 | u128::from(nanos)).to_be_bytes()
+    }
+
+    /// Reads a payload, which the decoder has found to have 16 bytes.
+    pub(super) fn from_payload(payload: &[u8]) -> Self {
+        let [received, at] =
+            [payload.get(..8), payload.get(8..)].map(|half| number(half.unwrap_or_default()));
+        Ack { received, at: Duration::from_nanos(at) }
+    }
+}
+
 /// A frame that asked for an acknowledgement.
 #[derive(Debug)]
 struct Asked {
@@ -60,8 +85,8 @@ struct Asked {
 /// All that one end has to send.
 #[derive(Debug)]
 pub(super) struct Sending {
-    /// Bytes received in all, when the other end is due to hear of it. One number, however often it asks.
-    ack_due: Option<u64>,
+    /// What the other end is due to hear of. One frame, however often it asks.
+    ack_due: Option<Ack>,
     control: VecDeque<Vec<u8>>,
     control_bytes: usize,
     streams: BTreeMap<u32, Sender>,
@@ -153,7 +178,7 @@ impl Sending {
     ) -> Result<(), ProtocolError> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES + payload.len());
         frame::encode_parts(kind, flags, stream, payload, &mut bytes)?;
-        let waiting = self.control_bytes + bytes.len();
+        let waiting = self.control_bytes + bytes.len() + CONTROL_FRAME_COST;
         if waiting > CONTROL_QUEUE_BYTES_MAX {
             return Err(ProtocolError::ControlQueue { bytes: waiting, most: CONTROL_QUEUE_BYTES_MAX });
         }
@@ -163,8 +188,8 @@ impl Sending {
     }
 
     /// Notes that the other end is due to hear how many bytes arrived.
-    pub(super) fn push_ack(&mut self, received: u64) {
-        self.ack_due = Some(received);
+    pub(super) fn push_ack(&mut self, ack: Ack) {
+        self.ack_due = Some(ack);
     }
 
     /// Queues a ping, but for one that would be one too many without an answer.
@@ -215,11 +240,12 @@ impl Sending {
         Ok(())
     }
 
-    pub(super) fn handle_ack(&mut self, now: Duration, total: u64) -> Result<(), ProtocolError> {
+    pub(super) fn handle_ack(&mut self, now: Duration, ack: Ack) -> Result<(), ProtocolError> {
+        let total = ack.received;
         if total > self.sent || total < self.acked {
             return Err(ProtocolError::Ack { acked: total, sent: self.sent });
         }
-        let acked = total - self.acked;
+        let (acked, in_flight) = (total - self.acked, self.in_flight());
         self.acked = total;
         let mut answered = None;
         while self.asked.front().is_some_and(|asked| asked.total <= total) {
@@ -228,8 +254,10 @@ impl Sending {
         if let Some(asked) = answered {
             let delivery = Delivery {
                 acked,
+                in_flight,
                 since_sent: total.saturating_sub(asked.acked),
-                round_trip: now.saturating_sub(asked.at),
+                sent_at: asked.at,
+                arrived_at: ack.at,
                 backlog: self.has_bulk(),
             };
             self.window.handle_delivery(now, delivery);
@@ -242,7 +270,7 @@ impl Sending {
     pub(super) fn handle_pong(&mut self, now: Duration, token: u64) -> Option<Duration> {
         let at = self.pings.pop_front().filter(|at| ping_token(*at) == token)?;
         let round_trip = now.saturating_sub(at);
-        self.window.handle_round_trip(now, round_trip);
+        self.window.handle_round_trip(round_trip);
         Some(round_trip)
     }
 
@@ -251,10 +279,11 @@ impl Sending {
     pub(super) fn transmit(&mut self, now: Duration, out: &mut Vec<u8>, most: usize) -> Vec<u32> {
         let mut closed = Vec::new();
         while out.len() < most {
-            if let Some(received) = self.ack_due.take() {
-                write_number(Kind::Ack, received, out);
+            if let Some(ack) = self.ack_due.take() {
+                out.extend_from_slice(&frame::encode_header(Kind::Ack, 0, 0, 16));
+                out.extend_from_slice(&ack.to_bytes());
             } else if let Some(bytes) = self.control.pop_front() {
-                self.control_bytes = self.control_bytes.saturating_sub(bytes.len());
+                self.control_bytes = self.control_bytes.saturating_sub(bytes.len() + CONTROL_FRAME_COST);
                 out.extend_from_slice(&bytes);
             } else if let Some(stream) = self.finished.pop_front() {
                 if let Some(last) = self.streams.remove(&stream).and_then(|sender| sender.last) {
@@ -384,19 +413,19 @@ impl Sending {
         self.turn.iter().chain(&self.small).any(|place| self.is_ready(*place))
     }
 
-    /// Payload of a bulk frame, at most: what the link carries in four milliseconds, as far as that is known.
+    /// Payload of a bulk frame, at most: what the link carries in four milliseconds, as far as that is known, and a
+    /// quarter of `W`, or frames would go one by one.
     fn frame_bytes(&self) -> usize {
-        match self.window.rate() {
-            0 => DATA_PAYLOAD_BYTES_MAX,
-            rate => usize::try_from((rate / FRAMES_A_SECOND_MIN).max(FRAME_BYTES_MIN))
-                .unwrap_or(usize::MAX)
-                .min(DATA_PAYLOAD_BYTES_MAX),
-        }
+        let rate = self.window.rate();
+        let lasting = if rate == 0 { u64::MAX } else { rate / FRAMES_A_SECOND_MIN };
+        let bytes = lasting.min(self.window.bytes() / 4).max(FRAME_BYTES_MIN);
+        usize::try_from(bytes).unwrap_or(usize::MAX).min(DATA_PAYLOAD_BYTES_MAX)
     }
 
     fn write_ping(&mut self, now: Duration, out: &mut Vec<u8>) {
         self.pings.push_back(now);
-        write_number(Kind::Ping, ping_token(now), out);
+        out.extend_from_slice(&frame::encode_header(Kind::Ping, 0, 0, 8));
+        out.extend_from_slice(&ping_token(now).to_be_bytes());
     }
 
     fn check_finished(&mut self, stream: u32) {
@@ -424,9 +453,7 @@ fn ping_token(at: Duration) -> u64 {
     u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Writes a frame of the line itself whose payload is one number.
-fn write_number(kind: Kind, number: u64, out: &mut Vec<u8>) {
-    let payload = number.to_be_bytes();
-    out.extend_from_slice(&frame::encode_header(kind, 0, 0, 8));
-    out.extend_from_slice(&payload);
+/// The number in a payload of four or eight bytes; others do not pass the decoder.
+pub(super) fn number(payload: &[u8]) -> u64 {
+    payload.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
