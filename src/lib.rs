@@ -23,15 +23,18 @@
 //! The library prints nothing, never exits the process, and reads the environment in
 //! [`config::Config::from_env`] only.
 
+pub mod audit;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod disk;
 pub mod doctor;
 pub mod failure;
 pub mod jobs;
 pub mod kind;
 pub mod line;
 pub mod opening;
+pub mod policy;
 pub mod ssh;
