@@ -18,6 +18,9 @@
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`mod@line`] | streams, commands and files over the one channel |
 //! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
+//! | [`policy`] | what is permitted: modes, grants, cooldowns, pending requests |
+//! | [`audit`] | the hash-chained record of policy events and remote operations |
+//! | [`disk`] | files that must be the caller's alone |
 //! | [`config`] | directories, `config.toml`, the environment |
 //! | [`kind`] | the contract's failure kinds and exit codes |
 //!

@@ -1,5 +1,5 @@
-use super::super::{Reader, Record, SystemClock, What, Who, verify};
 use super::*;
+use crate::audit::{Reader, Record, SystemClock, What, Who, verify};
 use crate::disk::faulty::{Faulty, Wrong};
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;

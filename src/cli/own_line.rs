@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use tokio::signal::unix::{SignalKind, signal};
+
 use super::output::Output;
 use crate::config::{Config, Role, Site};
 use crate::failure::Failure;
-use crate::kind::Kind;
+use crate::kind::{EXIT_INTERRUPTED, Kind};
 use crate::line::{self, Line};
 use crate::opening::Opening;
 use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
+
+/// How long a signal that was sent may take to be seen.
+const SIGNAL_WITHIN: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Opens the line of a role, asking on this terminal or through the site's askpass program.
 ///
@@ -17,7 +22,28 @@ use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
 pub async fn open(config: &Config, site: &Site, role: Role, output: &Output) -> Result<Line, Failure> {
     let opening = Opening::of(config, site, role)?;
     output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
-    Ok(line::open(opening.target, prompter(site), opening.options).await?)
+    let mut interrupts = signal(SignalKind::interrupt())
+        .map_err(|error| Failure::new(Kind::Internal, format!("cannot hear Ctrl-C: {error}")))?;
+    let opened = tokio::select! {
+        opened = line::open(opening.target, prompter(site), opening.options) => opened,
+        _ = interrupts.recv() => leave(output),
+    };
+    match opened {
+        Ok(line) => Ok(line),
+        // A prompt without echo reads Ctrl-C itself: it sends us the signal, and fails. Either may be seen first.
+        Err(error) => match tokio::time::timeout(SIGNAL_WITHIN, interrupts.recv()).await {
+            Ok(_) => leave(output),
+            Err(_not_interrupted) => Err(error.into()),
+        },
+    }
+}
+
+/// Ends this process on Ctrl-C before there is a line: nothing was done, but a prompt may have the terminal.
+fn leave(output: &Output) -> ! {
+    TerminalPrompter::restore();
+    // The prompt's line is unfinished. That it cannot be finished changes nothing.
+    drop(output.note(""));
+    std::process::exit(EXIT_INTERRUPTED.into())
 }
 
 /// Who asks the human: the terminal, else the site's askpass program, else nobody.

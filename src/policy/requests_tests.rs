@@ -1,5 +1,5 @@
-use super::super::store_tests::Desk;
 use super::*;
+use crate::policy::store_tests::Desk;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
 
@@ -78,6 +78,30 @@ fn of_several_that_answer_one_wins() {
         answers.into_iter().map(|answer| answer.join().unwrap()).sum()
     });
     assert_eq!(won, 1);
+}
+
+/// A clock at whose sight somebody else takes a file away: after it was read, before it is removed.
+#[derive(Debug)]
+struct TakingClock(PathBuf);
+
+impl Clock for TakingClock {
+    fn unix_ms(&self) -> i64 {
+        fs::remove_file(&self.0).unwrap();
+        1_700_000_000_000
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[test]
+fn whoever_read_a_request_that_another_took_meanwhile_has_not_won() {
+    let desk = Desk::new();
+    let request = requests(&desk).ask(&asked("hpc", "towline")).unwrap();
+    let path = desk.dir().join(DIRECTORY).join(format!("{}.json", request.id));
+    let late = Requests::on(Arc::new(System), Arc::new(TakingClock(path)), &desk.dir());
+    assert!(matches!(late.take(&request.id), Err(Error::NoRequest { .. })));
 }
 
 #[test]

@@ -357,3 +357,18 @@ proptest! {
         prop_assert!(decode(&bytes[..cut], at(1100)).is_err());
     }
 }
+
+#[test]
+fn the_fuzzers_seeds_are_what_their_names_say() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/policy_file");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let result = decode(&std::fs::read(&path).unwrap(), at(1_800_000_000));
+        let broken = ["future", "half", "doubled"].contains(&name.as_str());
+        assert_eq!(result.is_err(), broken, "{name}: {result:?}");
+        count += 1;
+    }
+    assert!(count >= 13);
+}
