@@ -131,7 +131,7 @@ pub async fn stop(place: &Place, reason: &str) -> Result<bool, Error> {
         if let (Some(pid), true) = (pid, is_locked(&folder)?) {
             let pid = nix::unistd::Pid::from_raw(pid);
             // It may end by itself in this very moment.
-            drop(nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM));
+            nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).ok();
         }
     }
     let begun = Instant::now();

@@ -36,7 +36,7 @@ const RINGS_MAX: usize = 32;
 /// `explain` makes the contract's error object of an error, for the launcher; `log_to` has log lines written.
 pub fn run(environment: Environment, explain: &dyn Fn(Error) -> Value, log_to: &dyn Fn(Log)) -> u8 {
     // A child of its own session outlives the launcher's terminal. One that leads a session already needs none.
-    drop(nix::unistd::setsid());
+    nix::unistd::setsid().ok();
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     let life = Pipe::open().and_then(|(payload, pipe, gone)| {
         let store = match Config::load(environment) {

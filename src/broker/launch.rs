@@ -206,7 +206,7 @@ impl Running {
             if let (Ok(pid), false) = (pid, told) {
                 told = begun.elapsed() > END_WITHIN / 2;
                 if told {
-                    drop(nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM));
+                    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).ok();
                 }
             }
             std::thread::sleep(Duration::from_millis(10));

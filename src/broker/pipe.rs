@@ -4,7 +4,7 @@
 //! travel nowhere else, and buffers that held them are wiped.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -208,7 +208,7 @@ impl Pipe {
                 }
             }
             // Nobody may wait for it any more.
-            drop(gone.send(()));
+            gone.send(()).ok();
         };
         std::thread::Builder::new()
             .name("answers".to_owned())

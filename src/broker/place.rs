@@ -48,6 +48,25 @@ impl Place {
         Ok(Place { site: site.clone(), role, dir: home.line_dir(site, role), socket })
     }
 
+    /// The places of every line that this workstation has ever had, whatever the configuration says now.
+    pub fn all(home: &Home) -> Vec<Place> {
+        let Some(lines) = SiteName::parse("x")
+            .ok()
+            .and_then(|any| home.line_dir(&any, Role::Login).parent().map(Path::to_owned))
+        else {
+            return Vec::new();
+        };
+        // Where there is no such directory, there was no line.
+        let names = std::fs::read_dir(lines).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        names
+            .filter_map(|name| {
+                let (site, role) = name.to_str()?.rsplit_once('.')?;
+                let role = Role::ALL.into_iter().find(|known| known.as_str() == role)?;
+                Place::of(home, &SiteName::parse(site).ok()?, role).ok()
+            })
+            .collect()
+    }
+
     /// The socket's path.
     pub fn socket(&self) -> &Path {
         &self.socket

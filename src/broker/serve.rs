@@ -384,7 +384,7 @@ async fn write_client(
         }
         drop(bytes);
         // The owner may be gone.
-        drop(wrote.send(client));
+        wrote.send(client).ok();
         next = queue.recv().await;
     }
 }
