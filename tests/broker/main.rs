@@ -64,6 +64,10 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            let file = |name: &str| std::fs::read_to_string(self.home.path().join("lines/hpc.login").join(name));
+            println!("log: {:?}\nreceipt: {:?}", file("log"), file("receipt.json"));
+        }
         // Whatever the test has left; a home without a line is none.
         run_json(&self.home, &["policy", "disable", "--hard", "--reason", "the test is over"]);
     }
