@@ -17,7 +17,7 @@ use super::pipe::{self, Note, Payload, Pipe};
 use super::place::{LOCK, Place};
 use super::receipt::{Destination, Receipt, alias};
 use super::relay::Relay;
-use super::serve::{self, End, Serving};
+use super::serve::{self, End, Serving, Signals};
 use crate::config::{Config, Environment, Role, Site};
 use crate::disk::{Fault, Folder, Locked};
 use crate::line::{self, OpenError, Opened};
@@ -71,6 +71,7 @@ struct Life {
 struct Line {
     opened: Opened,
     listener: tokio::net::UnixListener,
+    signals: Signals,
 }
 
 impl Life {
@@ -156,11 +157,16 @@ impl Life {
     async fn open(&mut self, pipe: Pipe, gone: oneshot::Receiver<()>) -> Result<Line, Error> {
         let (target, options) = (self.opening.target.clone(), self.opening.options.clone());
         let prompter: Arc<dyn ssh::Prompter> = Arc::new(pipe);
+        let mut signals = Signals::new();
         let start = || tokio::spawn(async move { line::open_channel(&target, prompter, options).await });
         let mut opening = self.store.authorize_launch(&self.launch, start)?;
         pipe::tell(&Note::Ack);
         let opened = tokio::select! {
             opened = &mut opening => opened.map_err(|error| Error::Launch { reason: error.to_string() })??,
+            name = signals.next() => {
+                opening.abort();
+                return Err(Error::Launch { reason: format!("the broker got {name} before the line was ready") });
+            }
             _ = gone => {
                 opening.abort();
                 return Err(Error::Launch { reason: "whoever started the broker has gone".to_owned() });
@@ -175,11 +181,12 @@ impl Life {
             tracing::warn!("the pipes to the launcher stay open: {error}");
         }
         tracing::info!(host_key = self.receipt.host_key_sha256, "the line is ready");
-        Ok(Line { opened, listener })
+        Ok(Line { opened, listener, signals })
     }
 
     async fn serve(&mut self, line: Line) -> Result<End, Error> {
-        let Line { opened: Opened { reader, writer, endpoint, clock, control, facts }, listener } = line;
+        let Line { opened: Opened { reader, writer, endpoint, clock, control, facts }, listener, signals } =
+            line;
         let (verdict, verdicts) = mpsc::unbounded_channel();
         let guarded = Guarded { site: self.payload.site.clone(), role: self.payload.role.clone() };
         let path = self.place.socket().to_owned();
@@ -191,7 +198,7 @@ impl Life {
         let (ring, rings) = mpsc::channel(RINGS_MAX);
         let accepting = tokio::spawn(door::accept(listener, ring));
         let relay = Relay::new(endpoint, facts.helper.hello);
-        let serving = Serving::new(relay, (clock, control), (gate, verdicts), rings);
+        let serving = Serving::new((relay, signals), (clock, control), (gate, verdicts), rings);
         let (end, counts) = serving.run(reader, writer).await;
         accepting.abort();
         self.receipt.commands_completed = counts.completed;

@@ -168,7 +168,7 @@ fn exec(word: &str) -> Request {
 }
 
 fn pattern(length: usize, seed: u8) -> Vec<u8> {
-    (0..length).map(|at| (at % 251) as u8 ^ seed).collect()
+    (0..=250_u8).cycle().take(length).map(|byte| byte ^ seed).collect()
 }
 
 #[test]

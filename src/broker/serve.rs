@@ -71,6 +71,7 @@ struct Local {
 /// The owner of one line and all its clients.
 pub(super) struct Serving {
     relay: Relay,
+    signals: Signals,
     clock: Instant,
     control: ssh::Control,
     gate: Gate,
@@ -88,13 +89,14 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn new(
-        relay: Relay,
+        (relay, signals): (Relay, Signals),
         (clock, control): (Instant, ssh::Control),
         (gate, verdicts): (Gate, mpsc::UnboundedReceiver<Verdict>),
         rings: mpsc::Receiver<Ring>,
     ) -> Serving {
         Serving {
             relay,
+            signals,
             clock,
             control,
             gate,
@@ -136,7 +138,6 @@ impl Serving {
         outgoing: &mpsc::Sender<Bytes>,
     ) -> Result<End, ProtocolError> {
         let mut asking = Asking::default();
-        let mut signals = Signals::new();
         loop {
             self.ask_gate();
             self.write_clients();
@@ -190,7 +191,7 @@ impl Serving {
                         self.liveness.handle_answer(self.clock.elapsed());
                     }
                 }
-                name = signals.next() => return Ok(End::Stopped(format!("the broker got {name}"))),
+                name = self.signals.next() => return Ok(End::Stopped(format!("the broker got {name}"))),
                 () = sleep_until(self.clock, wake) => {
                     for client in self.relay.handle_time(self.clock.elapsed())? {
                         self.remove(client)?;
@@ -415,13 +416,14 @@ async fn read_client(from: OwnedReadHalf, rest: Vec<u8>, (client, news): (Client
 }
 
 /// The signals that ask for an orderly end.
-struct Signals {
+pub(super) struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
 }
 
 impl Signals {
-    fn new() -> Signals {
+    /// Installs the handlers; to be called before anybody can know our pid.
+    pub(super) fn new() -> Signals {
         // A system that gives no handler still ends the process by the signal.
         Signals {
             terminate: signal(SignalKind::terminate()).ok(),
@@ -429,7 +431,8 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> &'static str {
+    /// Waits for the next one and tells its name.
+    pub(super) async fn next(&mut self) -> &'static str {
         tokio::select! {
             () = next(&mut self.terminate) => "SIGTERM",
             () = next(&mut self.interrupt) => "SIGINT",

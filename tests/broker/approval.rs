@@ -11,7 +11,7 @@ use crate::support::{PATIENCE, Pty, Sshd, run_json};
 
 /// A desk whose site needs a human's grant.
 fn guarded() -> Desk {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.home.set_config(&format!(
         "[site.hpc]\nhost = \"login\"\nssh_config = \"{}\"\n",
         desk.home.ssh_config().display()
@@ -111,7 +111,7 @@ fn a_second_factor_is_asked_once_on_the_terminal_that_connects_and_the_answer_is
 
 #[test]
 fn a_second_factor_that_nobody_can_be_asked_for_fails_the_attempt_unanswered() {
-    let mut desk = Desk::new();
+    let mut desk = Desk::open();
     desk.server = Sshd::second_factor();
     desk.home = crate::support::TempHome::for_server(&desk.server, "alice");
     crate::enable(&desk.home);

@@ -12,7 +12,7 @@ use crate::support::{PATIENCE, census, wait_for};
 
 #[test]
 fn two_clients_and_a_shell_share_one_line_with_one_session_channel() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let answer = desk.connect();
     assert_eq!((&answer["reused"], &answer["session_channels"]), (&false.into(), &1.into()));
     let first = desk.start("sleep 1; echo first");
@@ -31,7 +31,7 @@ fn two_clients_and_a_shell_share_one_line_with_one_session_channel() {
 
 #[test]
 fn a_killed_client_ends_its_command_and_not_the_line() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let child = desk.start("echo $$ > ~/../alice-never 2>/dev/null; exec sleep 4321");
     let sleeps = || {
@@ -50,7 +50,7 @@ fn a_killed_client_ends_its_command_and_not_the_line() {
 
 #[test]
 fn a_client_that_sends_half_a_line_is_dropped_after_five_seconds_and_delays_nobody() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let begun = Instant::now();
     let mut half = UnixStream::connect(desk.home.path().join("lines/hpc.login/command.sock")).unwrap();
@@ -66,7 +66,7 @@ fn a_client_that_sends_half_a_line_is_dropped_after_five_seconds_and_delays_nobo
 
 #[test]
 fn a_client_that_sends_nonsense_instead_of_frames_harms_nobody() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let mut liar = UnixStream::connect(desk.home.path().join("lines/hpc.login/command.sock")).unwrap();
     let first = br#"{"protocol":[1,1],"want":"line","client":{"pid":1,"program":"liar","id":"x"}}"#;
@@ -84,7 +84,7 @@ fn a_client_that_sends_nonsense_instead_of_frames_harms_nobody() {
 
 #[test]
 fn every_command_is_in_the_audit_log_before_it_runs() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     desk.exec("echo hello").ok();
     let log = std::fs::read_to_string(desk.home.path().join("audit.jsonl")).unwrap();

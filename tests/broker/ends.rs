@@ -21,7 +21,7 @@ fn kill_broker(desk: &Desk) {
 
 #[test]
 fn disconnect_ends_what_runs_with_an_unknown_outcome_and_leaves_no_socket() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let child = desk.start("sleep 30");
     wait_for_streams(&desk, 1);
@@ -47,7 +47,7 @@ fn disconnect_ends_what_runs_with_an_unknown_outcome_and_leaves_no_socket() {
 
 #[test]
 fn a_killed_broker_is_explained_by_status_and_the_next_connect_works() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let first = desk.connect();
     let child = desk.start("sleep 4322");
     wait_for_streams(&desk, 1);
@@ -73,7 +73,7 @@ fn a_killed_broker_is_explained_by_status_and_the_next_connect_works() {
 
 #[test]
 fn a_lost_connection_fails_the_line_with_its_reason_and_is_not_made_anew() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let child = desk.start("sleep 30");
     wait_for_streams(&desk, 1);
@@ -91,7 +91,7 @@ fn a_lost_connection_fails_the_line_with_its_reason_and_is_not_made_anew() {
 
 #[test]
 fn a_disabled_policy_stops_the_next_command_and_hard_ends_the_line() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let child = desk.start("sleep 30");
     wait_for_streams(&desk, 1);
@@ -107,7 +107,7 @@ fn a_disabled_policy_stops_the_next_command_and_hard_ends_the_line() {
 
 #[test]
 fn a_terminated_broker_closes_in_order() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let pid = desk.connect()["pid"].as_i64().unwrap();
     kill(Pid::from_raw(pid as i32), Signal::SIGTERM).unwrap();
     let line = wait_for(PATIENCE, "the line is closed", || {

@@ -9,7 +9,7 @@ use crate::{Desk, enable};
 
 #[test]
 fn a_second_connect_finds_the_line_and_spends_nothing() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let first = desk.connect();
     let policy = fs::read(desk.home.path().join("policy.json")).unwrap();
     let second = desk.connect();
@@ -44,7 +44,7 @@ fn without_a_policy_nothing_is_opened_and_no_file_is_made() {
 
 #[test]
 fn a_changed_destination_is_never_used_and_can_still_be_disconnected() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     desk.connect();
     let config = fs::read_to_string(desk.home.ssh_config()).unwrap();
     fs::write(desk.home.ssh_config(), config.replace("HostName 127.0.0.1", "HostName 127.0.0.2")).unwrap();
@@ -57,7 +57,7 @@ fn a_changed_destination_is_never_used_and_can_still_be_disconnected() {
 
 #[test]
 fn something_else_in_the_sockets_place_is_left_alone_and_the_attempt_has_failed() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let dir = desk.home.path().join("lines/hpc.login");
     for part in [desk.home.path().join("lines"), dir.clone()] {
         fs::create_dir(&part).unwrap();
@@ -78,7 +78,7 @@ fn something_else_in_the_sockets_place_is_left_alone_and_the_attempt_has_failed(
 
 #[test]
 fn a_host_that_is_not_reached_blocks_for_seconds_only() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let config = fs::read_to_string(desk.home.ssh_config()).unwrap();
     let port = crate::support::server::free_port();
     let wrong = config.replace(&format!("Port {}", desk.server.port()), &format!("Port {port}"));
@@ -91,7 +91,7 @@ fn a_host_that_is_not_reached_blocks_for_seconds_only() {
 
 #[test]
 fn an_idle_broker_is_small() {
-    let desk = Desk::new();
+    let desk = Desk::open();
     let pid = desk.connect()["pid"].as_u64().unwrap();
     std::thread::sleep(Duration::from_millis(300));
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();

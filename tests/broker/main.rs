@@ -32,7 +32,7 @@ pub struct Desk {
 }
 
 impl Desk {
-    pub fn new() -> Desk {
+    pub fn open() -> Desk {
         let server = Sshd::key_only();
         let home = TempHome::for_server(&server, "alice");
         let desk = Desk { server, home };
@@ -65,7 +65,8 @@ impl Desk {
 impl Drop for Desk {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let file = |name: &str| std::fs::read_to_string(self.home.path().join("lines/hpc.login").join(name));
+            let file =
+                |name: &str| std::fs::read_to_string(self.home.path().join("lines/hpc.login").join(name));
             println!("log: {:?}\nreceipt: {:?}", file("log"), file("receipt.json"));
         }
         // Whatever the test has left; a home without a line is none.
