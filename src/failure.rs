@@ -3,6 +3,7 @@
 //! Stands right below the faces and imports every room, to map each room's error in one `match` without a wildcard: a
 //! new variant does not compile until somebody has decided its kind, its hint and whether the call may be repeated.
 
+mod broker;
 mod jobs;
 mod policy;
 mod transport;

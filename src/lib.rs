@@ -13,6 +13,7 @@
 //! | [`failure`] | maps every room's errors to the contract's kinds |
 //! | [`jobs`] | batch schedulers: submit, watch, cancel, read logs |
 //! | `demo` | the embedded SSH server and mini cluster |
+//! | [`broker`] | one process a role that owns the line, shared by every client |
 //! | [`doctor`] | checks what an opening needs |
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`mod@line`] | streams, commands and files over the one channel |
@@ -28,6 +29,7 @@
 //! [`config::Config::from_env`] only.
 
 pub mod audit;
+pub mod broker;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;

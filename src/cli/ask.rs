@@ -35,6 +35,11 @@ pub(super) fn demand(stake: &[String], word: &str) -> Result<(), Failure> {
     Err(denied(format!("the answer was not `{word}`")))
 }
 
+/// Whether there is a terminal in whose foreground we are.
+pub(super) fn available() -> bool {
+    foreground_terminal().is_ok()
+}
+
 fn foreground_terminal() -> Result<File, Failure> {
     let none = |reason: &str| denied(format!("a human has to approve this, and {reason}"));
     let terminal = OpenOptions::new().read(true).write(true).open(TERMINAL);

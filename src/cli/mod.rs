@@ -7,6 +7,8 @@ mod approve;
 pub mod args;
 mod ask;
 mod audit;
+mod broker;
+mod connect;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod doctor;
@@ -17,6 +19,7 @@ pub mod output;
 mod own_line;
 mod policy;
 mod ssh_config;
+mod status;
 pub mod table;
 mod usage;
 mod values;
@@ -40,6 +43,8 @@ pub fn run() -> ExitCode {
     let invocation = Invocation::of(&arguments);
     let output = Output::new(invocation.json(), environment.no_color);
     let result = match Cli::try_parse_from(&arguments) {
+        // Its standard error is a file of its own, and its exit code nobody's answer.
+        Ok(Cli { command: Command::Broker, .. }) => Ok(broker::run(environment)),
         Ok(cli) => match log::start(&environment) {
             // Nothing may keep anybody from disabling, not even a mistake in what is to be logged.
             Err(failure) if !cli.command.disables() => Err(failure),
@@ -66,7 +71,11 @@ fn dispatch(cli: Cli, environment: Environment, output: &Output) -> Result<u8, F
         Command::Doctor(args) => doctor::run(args.site.as_deref(), environment, output),
         Command::Job(args) => job::run(&args.command, environment, output),
         Command::Policy(args) => policy::run(&args.command, environment, output),
-        Command::Approve => approve::list(&environment, output),
+        Command::Connect(args) => connect::run(&args, environment, output),
+        Command::Disconnect(args) => connect::disconnect(&args, environment, output),
+        Command::Status => status::run(environment, output),
+        Command::Broker => Ok(broker::run(environment)),
+        Command::Approve(args) => approve::run(&args, environment, output),
         Command::Deny(args) => approve::deny(&args, &environment, output),
         Command::Audit(args) => audit::run(&args, &environment, output),
     }

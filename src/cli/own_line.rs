@@ -1,19 +1,19 @@
-//! Opens a line for one command, in this process.
+//! The line for one command: the broker's, else one of its own in this process.
 
-use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::output::Output;
-use crate::config::{Config, Home, Role, Site};
+use crate::broker::{self, Destination, Place, client};
+use crate::config::{Config, Role, Site};
 use crate::failure::Failure;
 use crate::kind::{EXIT_INTERRUPTED, Kind};
 use crate::line::{self, Line};
 use crate::opening::Opening;
-use crate::policy::Store;
 use crate::policy::state::Mode;
+use crate::policy::{self, Store};
 use crate::ssh::{AskpassPrompter, NoPrompter, Prompter, TerminalPrompter};
 
 /// Exit code after SIGTERM: 128 + 15.
@@ -57,20 +57,28 @@ impl Signals {
     }
 }
 
-/// Opens the line of a role, asking on this terminal or through the site's askpass program; a signal that wants us
-/// gone meanwhile gives our exit code in its place.
+/// Uses the line of a role that a broker serves; where there is none, opens one for this command alone, asking on this
+/// terminal or through the site's askpass program. A signal that wants us gone meanwhile gives our exit code in its
+/// place.
 ///
 /// # Errors
-/// `policy_denied` and `policy_invalid` before anything is dialled, `config`, `ssh_config_rejected`, and every kind of a
-/// failed opening.
+/// `config`, `ssh_config_rejected`, `destination_changed`, `policy_denied` and `policy_invalid` before anything is dialled
+/// where there is a policy, and every kind of a failed opening.
 pub async fn open(
     config: &Config,
     (site, role): (&Site, Role),
     output: &Output,
     signals: &mut Signals,
 ) -> Result<ControlFlow<u8, Line>, Failure> {
-    permitted(&config.home)?;
     let opening = Opening::of(config, site, role)?;
+    let place = Place::of(&config.home, &site.name, role)?;
+    if place.look().ready().is_some() {
+        let alias = broker::alias(site, role)?;
+        return Ok(ControlFlow::Continue(
+            client::line(&place, &alias, &Destination::of(&opening.target)).await?,
+        ));
+    }
+    obey(&Store::new(&config.home))?;
     output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
     tokio::select! {
         biased;
@@ -79,29 +87,23 @@ pub async fn open(
     }
 }
 
-/// Obeys a policy that says disabled, or that cannot be trusted. Where there is none yet, a line of one's own is free.
-fn permitted(home: &Home) -> Result<(), Failure> {
-    let store = Store::new(home);
-    let path = store.path();
+/// Obeys the policy where there is one.
+fn obey(store: &Store) -> Result<(), Failure> {
     let shown = store.show();
-    let missing = std::fs::symlink_metadata(&path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
-    match (missing && !shown.stop_marker, shown.valid, shown.mode) {
-        (true, _, _) | (_, true, Mode::ReuseOnly) => Ok(()),
-        (false, true, Mode::Disabled) => {
-            Err(Failure::new(Kind::PolicyDenied, "the policy is disabled, so no line is opened")
-                .hint("a human can permit it on a terminal with `towline policy enable-reuse`"))
-        }
-        (false, false, _) => {
-            let reason = shown.error.unwrap_or_else(|| "the policy cannot be trusted".to_owned());
-            Err(Failure::new(Kind::PolicyInvalid, reason)
-                .hint("see `towline policy show`")
-                .field("file", path.display().to_string()))
-        }
+    if shown.valid && shown.mode == Mode::Disabled {
+        let reason = "the policy is disabled, so no line may be opened or used".to_owned();
+        return Err(policy::Error::Denied { reason }.into());
     }
+    if !shown.valid && (shown.stop_marker || shown.path.symlink_metadata().is_ok()) {
+        let reason = shown.error.unwrap_or_default();
+        let reason = reason.strip_prefix("the policy file ").unwrap_or(&reason).to_owned();
+        return Err(policy::Error::Invalid { reason, file: Some(shown.path) }.into());
+    }
+    Ok(())
 }
 
 /// Who asks the human: the terminal, else the site's askpass program, else nobody.
-fn prompter(site: &Site) -> Arc<dyn Prompter> {
+pub(super) fn prompter(site: &Site) -> Arc<dyn Prompter> {
     match &site.askpass {
         _ if TerminalPrompter::available() => Arc::new(TerminalPrompter),
         Some(program) => Arc::new(AskpassPrompter::new(program.clone())),

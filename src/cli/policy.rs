@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use super::args::{GrantArgs, PolicyCommand, SeenArgs};
-use super::ask;
 use super::output::{Colour, Output};
 use super::table::{clean, render};
+use super::{ask, own_line};
 use crate::audit::rfc3339;
+use crate::broker::{Place, client};
 use crate::config::duration::{self, DURATION_MAX, DurationError};
 use crate::config::{Config, Destination, Environment, Home, Role};
 use crate::failure::Failure;
@@ -28,7 +29,10 @@ pub(super) fn run(command: &PolicyCommand, environment: Environment, output: &Ou
     match command {
         PolicyCommand::Show => show(&store.show(), false, output),
         PolicyCommand::History => show(&store.show(), true, output),
-        PolicyCommand::Disable { reason } => disable(&store, reason, output),
+        PolicyCommand::Disable { reason, hard } => {
+            disable(&store, reason, output)?;
+            if *hard { end_lines(&home, output) } else { Ok(0) }
+        }
         PolicyCommand::EnableReuse(seen) => enable_reuse(&store, seen, output),
         PolicyCommand::Grant(args) => grant(&store, args, environment, output),
         PolicyCommand::Revoke { grant } => {
@@ -62,6 +66,25 @@ fn disable(store: &Store, reason: &str, output: &Output) -> Result<u8, Failure> 
         }
     })?;
     output.note("operations that have begun go on; nothing new is permitted")?;
+    Ok(0)
+}
+
+/// Ends every line of this user, all at once.
+fn end_lines(home: &Home, output: &Output) -> Result<u8, Failure> {
+    let ended = own_line::block_on(async {
+        let mut ending = tokio::task::JoinSet::new();
+        for place in Place::all(home) {
+            ending.spawn(
+                async move { client::stop(&place, "`towline policy disable --hard` was called").await },
+            );
+        }
+        Ok(ending.join_all().await)
+    })?;
+    let mut count = 0_usize;
+    for stopped in ended {
+        count += usize::from(stopped?);
+    }
+    output.note(&format!("{count} lines ended"))?;
     Ok(0)
 }
 

@@ -114,7 +114,11 @@ impl From<line::Error> for Failure {
             Error::NotConnected(reason) => ended(Failure::new(Kind::NotConnected, message), &reason),
             Error::Lost(reason) => ended(Failure::new(Kind::LineLost, message), &reason),
             Error::OutcomeUnknown(reason) => ended(Failure::new(Kind::OutcomeUnknown, message), &reason),
-            Error::Refused(refusal) => Failure { retry_safe, ..Failure::from(*refusal) },
+            Error::Refused(refusal) => {
+                // A broker tells of what never reached the line.
+                let retry_safe = retry_safe || refusal.code == Code::NotConnected;
+                Failure { retry_safe, ..Failure::from(*refusal) }
+            }
             Error::Invalid { .. } => Failure::new(Kind::InvalidInput, message),
             Error::Unexpected { .. } => Failure::new(Kind::Internal, message),
         }
@@ -141,6 +145,9 @@ impl From<Refusal> for Failure {
             Code::Cancelled => (Kind::RemoteError, Some("cancelled")),
             Code::Busy => (Kind::Busy, None),
             Code::ChecksumMismatch => (Kind::ChecksumMismatch, None),
+            Code::PolicyDenied => (Kind::PolicyDenied, None),
+            Code::PolicyInvalid => (Kind::PolicyInvalid, None),
+            Code::NotConnected => (Kind::NotConnected, None),
         };
         let mut failure = Failure::new(kind, refusal.message);
         if let Some(reason) = reason {

@@ -81,7 +81,10 @@ fn remote_error(error: line::Error) -> RemoteError {
             | Code::Unsupported
             | Code::Cancelled
             | Code::Busy
-            | Code::ChecksumMismatch => Fault::Other,
+            | Code::ChecksumMismatch
+            | Code::PolicyDenied
+            | Code::PolicyInvalid
+            | Code::NotConnected => Fault::Other,
         },
         line::Error::Invalid { .. } | line::Error::Unexpected { .. } => Fault::Other,
     };

@@ -253,6 +253,7 @@ impl Driver {
             | Event::Start(_)
             | Event::Open { .. }
             | Event::Cancel { .. }
+            | Event::Credit { .. }
             | Event::Resize { .. } => {}
         }
         None
@@ -377,7 +378,7 @@ impl Driver {
 }
 
 /// Writes what the driver hands over; the queue's one place is the pushback.
-async fn write_all(mut writer: LinkWriter, mut queue: mpsc::Receiver<Bytes>) {
+pub(crate) async fn write_all(mut writer: LinkWriter, mut queue: mpsc::Receiver<Bytes>) {
     while let Some(bytes) = queue.recv().await {
         if let Err(error) = writer.write(bytes).await {
             tracing::debug!(error, "the link takes no more bytes");
@@ -391,10 +392,11 @@ async fn write_all(mut writer: LinkWriter, mut queue: mpsc::Receiver<Bytes>) {
 
 /// A question to the SSH server that is under way.
 #[derive(Default)]
-struct Asking(Option<tokio::task::JoinHandle<bool>>);
+pub(crate) struct Asking(Option<tokio::task::JoinHandle<bool>>);
 
 impl Asking {
-    fn begin(&mut self, control: Option<ssh::Control>) {
+    /// Asks, unless a question is under way.
+    pub(crate) fn begin(&mut self, control: Option<ssh::Control>) {
         if self.0.is_none() {
             self.0 = Some(tokio::spawn(async move {
                 match control {
@@ -409,7 +411,7 @@ impl Asking {
     }
 
     /// Waits for the answer; forever when nothing was asked.
-    async fn answer(&mut self) -> bool {
+    pub(crate) async fn answer(&mut self) -> bool {
         match &mut self.0 {
             None => std::future::pending().await,
             Some(task) => {

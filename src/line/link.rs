@@ -10,7 +10,7 @@ const READ_BYTES_MAX: usize = 64 << 10;
 
 /// Something that came from the far end.
 #[derive(Debug)]
-pub(super) enum Part {
+pub(crate) enum Part {
     /// Bytes of the protocol.
     Output(Bytes),
     /// Diagnostics of the shell or the helper; not part of the protocol.
@@ -20,7 +20,7 @@ pub(super) enum Part {
 }
 
 /// The receiving half of a link.
-pub(super) enum LinkReader {
+pub(crate) enum LinkReader {
     /// Any byte stream.
     Io(Box<dyn AsyncRead + Send + Unpin>, BytesMut),
     /// The one session channel of a connection.
@@ -28,7 +28,7 @@ pub(super) enum LinkReader {
 }
 
 /// The sending half of a link.
-pub(super) enum LinkWriter {
+pub(crate) enum LinkWriter {
     /// Any byte stream.
     Io(Box<dyn AsyncWrite + Send + Unpin>),
     /// The one session channel of a connection.
@@ -41,7 +41,7 @@ impl LinkReader {
     }
 
     /// Waits for the next part. Cancel safe: a dropped call loses nothing.
-    pub(super) async fn next(&mut self) -> Part {
+    pub(crate) async fn next(&mut self) -> Part {
         match self {
             LinkReader::Io(io, buffer) => {
                 buffer.reserve(READ_BYTES_MAX);
@@ -89,7 +89,7 @@ impl LinkWriter {
     }
 
     /// Writes all bytes. Not cancel safe: one task owns the writer.
-    pub(super) async fn write(&mut self, bytes: Bytes) -> Result<(), String> {
+    pub(crate) async fn write(&mut self, bytes: Bytes) -> Result<(), String> {
         match self {
             LinkWriter::Io(io) => {
                 io.write_all(&bytes).await.map_err(|error| error.to_string())?;
@@ -100,7 +100,7 @@ impl LinkWriter {
     }
 
     /// Tells the far end that nothing follows.
-    pub(super) async fn finish(&mut self) -> Result<(), String> {
+    pub(crate) async fn finish(&mut self) -> Result<(), String> {
         match self {
             LinkWriter::Io(io) => io.shutdown().await.map_err(|error| error.to_string()),
             LinkWriter::Channel(channel) => channel.finish().await.map_err(|error| error.to_string()),

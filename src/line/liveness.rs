@@ -7,18 +7,18 @@
 use std::time::Duration;
 
 /// Silence after which a ping frame is sent.
-pub(super) const PING_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const PING_AFTER: Duration = Duration::from_secs(2);
 /// Silence after which the SSH server is asked.
-pub(super) const ASK_AFTER: Duration = Duration::from_secs(10);
+pub(crate) const ASK_AFTER: Duration = Duration::from_secs(10);
 /// How long the SSH server has to answer.
-pub(super) const ASK_FOR: Duration = Duration::from_secs(5);
+pub(crate) const ASK_FOR: Duration = Duration::from_secs(5);
 /// How long the helper has after the server's answer. When an outage ends, both questions arrive together, and the
 /// server, being nearer, answers first.
 const ANSWER_AFTER: Duration = Duration::from_secs(3);
 
 /// What is to be done now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Nothing until then; `None` while no answer is due.
     Wait(Option<Duration>),
     /// Send a ping frame.
@@ -31,7 +31,7 @@ pub(super) enum Step {
 
 /// Watches one line.
 #[derive(Debug, Default)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     pinged: Option<Duration>,
     asked: Option<Duration>,
     due_since: Option<Duration>,
@@ -41,12 +41,12 @@ pub(super) struct Liveness {
 
 impl Liveness {
     /// Notes that the SSH server has answered.
-    pub(super) fn handle_answer(&mut self, now: Duration) {
+    pub(crate) fn handle_answer(&mut self, now: Duration) {
         self.answered = Some(now);
     }
 
     /// Decides, given the time, the last byte's time and whether an answer is due.
-    pub(super) fn step(&mut self, now: Duration, last_received: Duration, answer_due: bool) -> Step {
+    pub(crate) fn step(&mut self, now: Duration, last_received: Duration, answer_due: bool) -> Step {
         if !answer_due {
             *self = Liveness::default();
             return Step::Wait(None);

@@ -20,11 +20,15 @@ mod stream;
 mod tail;
 
 pub use command::{Child, ChildInput, ChildOutput, Command, Output, check_exec};
+pub(crate) use driver::{Asking, write_all};
 pub use embedded::{EmbeddedHelper, Platform};
 pub use error::{EndReason, Error};
 pub use files::{Files, WriteOptions};
 pub use handle::Line;
+pub(crate) use link::{LinkReader, LinkWriter, Part};
+pub(crate) use liveness::{Liveness, Step};
 pub use open::{Facts, HelperFacts, OpenError, Options, open};
+pub(crate) use open::{Opened, open_channel};
 pub use tail::Tail;
 pub use towline_helper::wire::ByteText;
 pub use towline_helper::wire::message;

@@ -137,6 +137,36 @@ async fn open_here(
     prompter: Arc<dyn ssh::Prompter>,
     options: Options,
 ) -> Result<Line, OpenError> {
+    let Opened { reader, writer, endpoint, clock, control, facts } =
+        open_channel(target, prompter, options).await?;
+    Ok(Line::start((reader, writer), endpoint, clock, Some(control), facts))
+}
+
+/// A channel at whose far end a helper has greeted and was answered.
+pub(crate) struct Opened {
+    /// What comes from the helper.
+    pub(crate) reader: LinkReader,
+    /// What goes to it.
+    pub(crate) writer: LinkWriter,
+    /// The client's end of the protocol, its start not yet written.
+    pub(crate) endpoint: Endpoint,
+    /// The clock that the endpoint's times are of.
+    pub(crate) clock: Instant,
+    /// Asks the SSH server below.
+    pub(crate) control: ssh::Control,
+    /// What is known of the line.
+    pub(crate) facts: Facts,
+}
+
+/// Opens the one channel of a role, for whoever runs its protocol.
+///
+/// # Errors
+/// [`OpenError`] with the phase that failed. Nothing is tried twice.
+pub(crate) async fn open_channel(
+    target: &ssh::Target,
+    prompter: Arc<dyn ssh::Prompter>,
+    options: Options,
+) -> Result<Opened, OpenError> {
     let transport = ssh::connect(target, prompter, &options.deadlines).await?;
     let marker = Marker::new(rand::random());
     let command = bootstrap::command(&marker, &options.helpers, options.exec_from_memory);
@@ -165,7 +195,8 @@ async fn open_here(
         helper: HelperFacts { hello, cached: !machine.sent() },
         session_channels: 1,
     };
-    Ok(Line::start(link, endpoint, clock, Some(control), facts))
+    let (reader, writer) = link;
+    Ok(Opened { reader, writer, endpoint, clock, control, facts })
 }
 
 /// Waits for the hello over a link at whose far end a helper speaks already, and starts the line.

@@ -97,6 +97,11 @@ impl Store {
         Store { files, clock, dir: dir.to_owned(), audit, client, who }
     }
 
+    /// Another handle on the same policy, on behalf of the same client, for another thread.
+    pub fn again(&self) -> Store {
+        Store::on(Arc::clone(&self.files), Arc::clone(&self.clock), &self.dir, self.client.clone())
+    }
+
     /// Where the policy file is.
     pub fn path(&self) -> PathBuf {
         self.dir.join(FILE)

@@ -32,8 +32,8 @@ impl Server {
             Event::Data { stream, channel, bytes, end } => self.handle_data(stream, channel, bytes, end),
             Event::Cancel { stream, discard } => self.cancel(stream, discard),
             Event::Bye(_reason) => self.link.end(Over::Closed),
-            // There are no pseudo-terminals yet.
-            Event::Resize { .. } | Event::Pong { .. } => {}
+            // There are no pseudo-terminals yet, and credits are only told to those who pass them on.
+            Event::Resize { .. } | Event::Pong { .. } | Event::Credit { .. } => {}
             // The state machine lets only a client see these.
             Event::Hello(_) | Event::Dispatched { .. } | Event::Outcome { .. } | Event::Refusal { .. } => {}
         }

@@ -58,6 +58,8 @@ pub struct Endpoint {
     sending: Sending,
     receiving: Receiving,
     discarding: BTreeSet<u32>,
+    /// Whether credits are somebody else's behind us, who is told of what is lent and lends himself.
+    relaying: bool,
     /// The first broken rule; nothing is taken after it.
     failed: Option<ProtocolError>,
     greeted: bool,
@@ -82,6 +84,7 @@ impl Endpoint {
             sending: Sending::new(Window::new(most)),
             receiving: Receiving::new(window, budget),
             discarding: BTreeSet::new(),
+            relaying: false,
             failed: None,
             greeted: false,
             newest_stream: 0,
@@ -92,6 +95,12 @@ impl Endpoint {
         }
     }
 
+    /// Switches to passing credits on: what the other end lends is also told by [`Event::Credit`], and only
+    /// [`Endpoint::lend`] lends to it. [`Endpoint::room`] bounds nothing then; credit does.
+    pub fn relay(&mut self) {
+        self.relaying = true;
+    }
+
     /// Bytes that may be queued on a channel before its producer has to wait.
     pub fn room(&self, stream: u32, channel: u8) -> usize {
         self.sending.room(stream, channel)
@@ -100,6 +109,11 @@ impl Endpoint {
     /// Bytes that are queued on a channel and not yet on their way.
     pub fn queued(&self, stream: u32, channel: u8) -> usize {
         self.sending.queued(stream, channel)
+    }
+
+    /// Bytes that wait in the control queue, which ends the line when it is full.
+    pub fn control_queued(&self) -> usize {
+        self.sending.control_queued()
     }
 
     /// How many streams are open.
@@ -244,6 +258,17 @@ impl Endpoint {
             Some(lend) => self.sending.push_control(Kind::Credit, channel, stream, &lend.to_be_bytes()),
             None => Ok(()),
         }
+    }
+
+    /// Lends bytes on a channel in the name of whoever will take them, and takes as many of those that arrived as taken.
+    ///
+    /// # Errors
+    /// [`ProtocolError`] when the control queue is full.
+    pub fn lend(&mut self, stream: u32, channel: u8, bytes: u32) -> Result<(), ProtocolError> {
+        if bytes == 0 || !self.receiving.handle_lent((stream, channel), bytes) {
+            return Ok(());
+        }
+        self.sending.push_control(Kind::Credit, channel, stream, &bytes.to_be_bytes())
     }
 
     /// Sends a ping; its answer is [`Event::Pong`]. While 64 pings have no answer it sends no more.
@@ -411,7 +436,11 @@ impl Endpoint {
         if !self.sends_on(channel) {
             return Err(ProtocolError::Channel { stream, channel });
         }
-        self.sending.handle_credit(stream, channel, bytes)
+        self.sending.handle_credit(stream, channel, bytes)?;
+        if self.relaying && !self.discarding.contains(&stream) {
+            self.events.push_back(Event::Credit { stream, channel, bytes });
+        }
+        Ok(())
     }
 
     fn handle_data(&mut self, now: Duration, frame: Frame) -> Result<(), ProtocolError> {

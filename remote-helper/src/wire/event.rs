@@ -36,6 +36,15 @@ pub enum Event {
         /// Whether the channel ends with them.
         end: bool,
     },
+    /// The other end lends bytes on a channel; only in relay mode ([`relay`](super::Endpoint::relay)).
+    Credit {
+        /// The stream.
+        stream: u32,
+        /// Its channel.
+        channel: u8,
+        /// How many more.
+        bytes: u32,
+    },
     /// The client wants the stream ended.
     Cancel {
         /// The stream.

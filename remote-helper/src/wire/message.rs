@@ -476,6 +476,12 @@ pub enum Code {
     Busy,
     /// What arrived does not have the digest or size that was announced.
     ChecksumMismatch,
+    /// The workstation's policy forbids it; only a broker says so.
+    PolicyDenied,
+    /// The workstation's policy cannot be trusted; only a broker says so.
+    PolicyInvalid,
+    /// The line ended before it was sent, so nothing was done; only a broker says so.
+    NotConnected,
 }
 
 /// Why an end closes the line.

@@ -97,7 +97,8 @@ impl Receiving {
 
     pub(super) fn forget(&mut self, stream: u32) {
         if let Some(channels) = self.streams.remove(&stream) {
-            self.budget += channels.iter().map(ReceiveChannel::charge).sum::<u64>();
+            let charges = channels.iter().map(ReceiveChannel::charge);
+            self.budget = charges.fold(self.budget, u64::saturating_add);
         }
     }
 
@@ -146,6 +147,20 @@ impl Receiving {
         let after = channel.charge();
         self.budget = (budget + before).saturating_sub(after);
         lend
+    }
+
+    /// Takes that bytes are lent in somebody else's name. Returns whether there is a channel that can use them.
+    pub(super) fn handle_lent(&mut self, (stream, number): (u32, u8), bytes: u32) -> bool {
+        let Some(channel) = self.channel(stream, number).filter(|channel| !channel.ended) else {
+            return false;
+        };
+        let before = channel.charge();
+        let bytes = u64::from(bytes);
+        channel.held = channel.held.saturating_sub(bytes);
+        channel.lent = channel.lent.saturating_add(bytes);
+        let after = channel.charge();
+        self.budget = self.budget.saturating_add(before).saturating_sub(after);
+        true
     }
 
     fn channel(&mut self, stream: u32, channel: u8) -> Option<&mut ReceiveChannel> {

@@ -143,6 +143,11 @@ impl Sending {
         self.channel((stream, channel)).map_or(0, SendChannel::queued)
     }
 
+    /// What the waiting control frames cost.
+    pub(super) fn control_queued(&self) -> usize {
+        self.control_bytes
+    }
+
     /// Bulk bytes that the other end has not acknowledged.
     pub(super) fn in_flight(&self) -> u64 {
         self.sent.saturating_sub(self.acked)

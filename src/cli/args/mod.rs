@@ -1,11 +1,15 @@
 //! The grammar of the command line; names, options and their help.
 
 mod job;
+mod line;
 mod policy;
 
 pub use super::values::{ScriptSource, Variable};
 pub use job::{JobArgs, JobCommand, JobId, JobIds, ListArgs, LogsArgs, SubmitArgs, WaitArgs};
-pub use policy::{AuditArgs, AuditCommand, DenyArgs, GrantArgs, PolicyArgs, PolicyCommand, SeenArgs};
+pub use line::{ConnectArgs, DisconnectArgs};
+pub use policy::{
+    ApproveArgs, AuditArgs, AuditCommand, DenyArgs, GrantArgs, PolicyArgs, PolicyCommand, SeenArgs,
+};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -36,6 +40,15 @@ pub enum Command {
     /// Show what towline does, on an embedded server and mini cluster of its own
     #[cfg(feature = "demo")]
     Demo(DemoArgs),
+    /// Open the line to a site, once for all programs of this workstation
+    Connect(ConnectArgs),
+    /// Close the line to a site
+    Disconnect(DisconnectArgs),
+    /// Show policy and lines; never touches the network
+    Status,
+    /// Own a line; started by `connect`
+    #[command(hide = true)]
+    Broker,
     /// Run a command on a site
     Exec(Box<ExecArgs>),
     /// Show what the ssh config means, without running anything
@@ -46,8 +59,8 @@ pub enum Command {
     Job(JobArgs),
     /// Show and change what is permitted: the use of open lines, the opening of new ones
     Policy(PolicyArgs),
-    /// List what clients without a terminal have asked for
-    Approve,
+    /// List what clients without a terminal have asked for, or answer it on this terminal
+    Approve(ApproveArgs),
     /// Refuse what a client has asked for
     Deny(DenyArgs),
     /// Show every policy event and remote operation: when, who, what, outcome

@@ -24,6 +24,9 @@ pub enum PolicyCommand {
         /// Why, for the record
         #[arg(long, value_name = "TEXT")]
         reason: String,
+        /// End every open line, too: what runs over it has an unknown outcome
+        #[arg(long)]
+        hard: bool,
     },
     /// Permit that open lines be used; asks on the terminal
     EnableReuse(SeenArgs),
@@ -87,6 +90,17 @@ pub struct AuditArgs {
 pub enum AuditCommand {
     /// Check that no line was changed, removed or added in between
     Verify,
+}
+
+/// Arguments of `approve`.
+#[derive(Clone, Debug, Args)]
+pub struct ApproveArgs {
+    /// The request's id [default: list the requests that wait]
+    #[arg(allow_hyphen_values = true)]
+    pub request: Option<String>,
+    /// Stay, and ask about each request as it comes
+    #[arg(long, conflicts_with = "request")]
+    pub watch: bool,
 }
 
 /// Arguments of `deny`.
