@@ -22,13 +22,15 @@ const EXIT_HUNG_UP: u8 = 129;
 /// gone meanwhile gives our exit code in its place.
 ///
 /// # Errors
-/// `config`, `ssh_config_rejected`, and every kind of a failed opening.
+/// `policy_invalid`, `config`, `ssh_config_rejected`, and every kind of a failed opening.
 pub async fn open(
     config: &Config,
     site: &Site,
     role: Role,
     output: &Output,
 ) -> Result<ControlFlow<u8, Line>, Failure> {
+    // Whoever can enter there could have put another configuration in its place.
+    config.home.check()?;
     let opening = Opening::of(config, site, role)?;
     output.note(&format!("opening a line of its own to {} ({role})", site.name))?;
     tokio::select! {
