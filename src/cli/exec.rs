@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::args::{ExecArgs, Variable};
 use super::output::{Output, Passed, Stream};
-use super::own_line;
+use super::own_line::{self, Signals};
 use crate::config::{Config, Environment};
 use crate::failure::Failure;
 use crate::kind::{EXIT_TIMED_OUT, Kind};
@@ -43,11 +43,12 @@ pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result
     // A command out of bounds must not cost a login.
     line::check_exec(&exec)?;
     own_line::block_on(async {
-        let line = match own_line::open(&config, site, role, output).await? {
+        let mut signals = Signals::listen()?;
+        let line = match own_line::open(&config, (site, role), output, &mut signals).await? {
             ControlFlow::Continue(line) => line,
             ControlFlow::Break(code) => return Ok(code),
         };
-        let result = on_line(&line, exec, args, output).await;
+        let result = on_line(&line, exec, args, (output, &mut signals)).await;
         line.close();
         line.closed().await;
         result
@@ -65,10 +66,15 @@ enum Passing {
 }
 
 /// Runs the command over an open line.
-async fn on_line(line: &Line, exec: Exec, args: &ExecArgs, output: &Output) -> Result<u8, Failure> {
+async fn on_line(
+    line: &Line,
+    exec: Exec,
+    args: &ExecArgs,
+    (output, signals): (&Output, &mut Signals),
+) -> Result<u8, Failure> {
     let mut child = line.exec(exec).spawn(args.stdin).await?;
     let mut kept = (Vec::new(), Vec::new());
-    let leave = match pass(&mut child, &mut kept, output).await? {
+    let leave = match pass(&mut child, &mut kept, output, signals).await? {
         Passing::Complete => None,
         Passing::NobodyReads => Some(EXIT_NOBODY_READS),
         Passing::Interrupted(code) => Some(code),
@@ -100,6 +106,7 @@ async fn pass(
     child: &mut line::Child,
     kept: &mut (Vec<u8>, Vec<u8>),
     output: &Output,
+    signals: &mut Signals,
 ) -> Result<Passing, Failure> {
     let stdin = child.stdin.take();
     let out = copy(&mut child.stdout, &mut kept.0, *output, Stream::Stdout);
@@ -120,7 +127,7 @@ async fn pass(
     tokio::select! {
         ended = outputs => ended,
         failed = feed => failed,
-        code = own_line::interrupted() => Ok(Passing::Interrupted(code)),
+        code = signals.arrived() => Ok(Passing::Interrupted(code)),
     }
 }
 

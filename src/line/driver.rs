@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use towline_helper::wire::endpoint::ProtocolError;
 use towline_helper::wire::{Endpoint, Event};
 
+use super::arrived::Arrived;
 use super::error::{EndReason, Error};
 use super::link::{LinkReader, LinkWriter, Part};
 use super::liveness::{self, Liveness, Step};
@@ -16,6 +17,8 @@ use crate::ssh;
 
 /// Bytes that are handed to the link at a time; a control frame waits for no more than two of these.
 const WRITE_BYTES: usize = 64 << 10;
+/// Parts of the link that are taken before callers are woken and answers are written.
+const BATCH_PARTS: usize = 16;
 /// How long a far end that takes no more bytes may still send some.
 const READ_REST_FOR: Duration = Duration::from_secs(2);
 
@@ -36,8 +39,22 @@ pub(super) struct Driver {
 struct Open {
     events: mpsc::UnboundedSender<StreamEvent>,
     reads_only: bool,
+    arrived: Arrived,
     waiting: std::collections::VecDeque<Waiting>,
     _permit: tokio::sync::OwnedSemaphorePermit,
+}
+
+impl Open {
+    fn tell(&self, event: StreamEvent) {
+        // A caller that dropped its stream has asked for its end already.
+        drop(self.events.send(event));
+    }
+
+    fn hand_over(&mut self) {
+        for (channel, bytes) in self.arrived.take() {
+            self.tell(StreamEvent::Data { channel, bytes });
+        }
+    }
 }
 
 /// Bytes that wait for room; each writer has at most one.
@@ -113,7 +130,8 @@ impl Driver {
                 }
                 Step::Stalled(silent) => return Ok(EndReason::Stalled { silent_s: silent.as_secs() }),
             };
-            let wake = [wake, self.endpoint.next_time()].into_iter().flatten().min();
+            let held = self.hand_over(now);
+            let wake = [wake, self.endpoint.next_time(), held].into_iter().flatten().min();
             let has_work = self.endpoint.has_work();
             // Every arm may be dropped half-way: a read and a receive lose nothing, a reservation is given back.
             tokio::select! {
@@ -130,6 +148,9 @@ impl Driver {
                     if let Some(reason) = self.handle_part(part)? {
                         return Ok(reason);
                     }
+                    if let Some(reason) = self.take_more(reader).await? {
+                        return Ok(reason);
+                    }
                 }
                 ask = self.asks.recv() => match ask {
                     Some(Ask::Close) | None => return Ok(EndReason::Closed),
@@ -143,6 +164,39 @@ impl Driver {
                 () = sleep_until(self.clock, wake) => self.endpoint.handle_time(self.clock.elapsed())?,
             }
         }
+    }
+
+    /// Takes what is at hand beside the part that was waited for, up to a batch, while bytes for callers come in.
+    async fn take_more(&mut self, reader: &mut LinkReader) -> Result<Option<EndReason>, ProtocolError> {
+        let mut asked = false;
+        for _ in 0..BATCH_PARTS {
+            match reader.try_next() {
+                Some(part) => {
+                    if let Some(reason) = self.handle_part(part)? {
+                        return Ok(Some(reason));
+                    }
+                }
+                // The task that deciphers runs on this thread: it gets one turn to bring more.
+                None if !asked && self.streams.values().any(|open| !open.arrived.is_empty()) => {
+                    asked = true;
+                    tokio::task::yield_now().await;
+                }
+                None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Hands what has arrived to its callers, and tells until when the rest waits for more.
+    fn hand_over(&mut self, now: Duration) -> Option<Duration> {
+        let mut until = None;
+        for open in self.streams.values_mut().filter(|open| !open.arrived.is_empty()) {
+            match open.arrived.may_wait_until(now) {
+                Some(wait) => until = Some(until.map_or(wait, |until: Duration| until.min(wait))),
+                None => open.hand_over(),
+            }
+        }
+        until
     }
 
     /// Takes what the far end had sent before it took no more: last outcomes, and why it ended.
@@ -178,7 +232,12 @@ impl Driver {
                 self.tell(stream, StreamEvent::Dispatched(dispatched))
             }
             Event::Data { stream, channel, bytes, .. } => {
-                self.tell(stream, StreamEvent::Data { channel, bytes: Bytes::from(bytes) });
+                let now = self.clock.elapsed();
+                if let Some(open) = self.streams.get_mut(&stream)
+                    && let Some(bytes) = open.arrived.push(now, channel, bytes)
+                {
+                    open.tell(StreamEvent::Data { channel, bytes });
+                }
             }
             Event::Outcome { stream, outcome } => self.finish(stream, Ok(outcome)),
             Event::Refusal { stream, refusal } => self.finish(stream, Err(Error::Refused(refusal))),
@@ -212,6 +271,7 @@ impl Driver {
                         let open = Open {
                             events,
                             reads_only,
+                            arrived: Arrived::default(),
                             waiting: std::collections::VecDeque::new(),
                             _permit: permit,
                         };
@@ -279,9 +339,9 @@ impl Driver {
     }
 
     fn tell(&mut self, stream: u32, event: StreamEvent) {
-        if let Some(open) = self.streams.get(&stream) {
-            // A caller that dropped its stream has asked for its end already.
-            drop(open.events.send(event));
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.hand_over();
+            open.tell(event);
         }
     }
 
@@ -300,12 +360,13 @@ impl Driver {
     fn end(&mut self, reason: &EndReason) {
         self.ended.send_replace(Some(reason.clone()));
         self.asks.close();
-        for (_, open) in self.streams.drain() {
+        for (_, mut open) in self.streams.drain() {
+            open.hand_over();
             let error = match open.reads_only {
                 true => Error::Lost(reason.clone()),
                 false => Error::OutcomeUnknown(reason.clone()),
             };
-            drop(open.events.send(StreamEvent::End(Err(error))));
+            open.tell(StreamEvent::End(Err(error)));
         }
         while let Ok(ask) = self.asks.try_recv() {
             if let Ask::Open { opened, .. } = ask {

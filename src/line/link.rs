@@ -65,6 +65,24 @@ impl LinkReader {
     }
 }
 
+impl LinkReader {
+    /// The next part if it is at hand.
+    pub(super) fn try_next(&mut self) -> Option<Part> {
+        match self {
+            // A read of a plain stream takes all that is there already.
+            LinkReader::Io(..) => None,
+            LinkReader::Channel(channel) => loop {
+                match channel.try_next()? {
+                    ssh::Part::Stdout(bytes) => return Some(Part::Output(bytes)),
+                    ssh::Part::Stderr(bytes) => return Some(Part::Diagnostics(bytes)),
+                    ssh::Part::Exit { .. } => {}
+                    ssh::Part::Closed { reason } => return Some(Part::End(reason)),
+                }
+            },
+        }
+    }
+}
+
 impl LinkWriter {
     pub(super) fn over(io: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         LinkWriter::Io(Box::new(io))

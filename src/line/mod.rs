@@ -5,6 +5,7 @@
 //! and one whose request may have taken effect says so (`outcome_unknown`). A line never reconnects.
 //! May import: `ssh`, `towline_helper::wire`. Read on in [`Line`], `driver` (the owner task), [`bootstrap`].
 
+mod arrived;
 pub mod bootstrap;
 mod command;
 mod driver;

@@ -83,6 +83,14 @@ impl ChannelReader {
         self.room.add_permits(part.len());
         Some(part)
     }
+
+    /// The next part if it has arrived.
+    pub fn try_next(&mut self) -> Option<Part> {
+        // An empty queue and a closed one both have nothing at hand; `next` tells them apart.
+        let part = self.parts.try_recv().ok()?;
+        self.room.add_permits(part.len());
+        Some(part)
+    }
 }
 
 /// Writes to the command's stdin. One task owns it: two writers would interleave.

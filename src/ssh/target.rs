@@ -79,7 +79,7 @@ impl Target {
 
 /// `user@host:port` is how a site's config may name a host; the ssh config's own word for it is the URI, but for an
 /// address in brackets, which no URI of OpenSSH may hold.
-fn as_uri(host: &str) -> String {
+pub fn as_uri(host: &str) -> String {
     let after_user = host.rsplit_once('@').map_or(host, |(_, rest)| rest);
     let port = match after_user.rsplit_once(':') {
         // Several colons without brackets are a bare v6 address.

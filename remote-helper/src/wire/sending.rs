@@ -157,7 +157,7 @@ impl Sending {
         self.ack_due.is_some()
             || !self.control.is_empty()
             || !self.finished.is_empty()
-            || self.next_bulk().is_some_and(|next| next.most.is_some())
+            || self.next_bulk().is_some_and(|next| next.most.is_some() || self.is_unanswered())
     }
 
     pub(super) fn open(&mut self, stream: u32) {
@@ -245,6 +245,10 @@ impl Sending {
         if total > self.sent || total < self.acked {
             return Err(ProtocolError::Ack { acked: total, sent: self.sent });
         }
+        // The moment to see it, whenever the driver asks for bytes: before W opens.
+        if self.next_bulk().is_some_and(|next| next.most.is_none()) {
+            self.window.handle_limited();
+        }
         let (acked, in_flight) = (total - self.acked, self.in_flight());
         self.acked = total;
         let mut answered = None;
@@ -320,9 +324,8 @@ impl Sending {
         self.drop_unready();
         let Some(Next { place, ahead, most }) = self.next_bulk() else { return false };
         let Some(most) = most else {
-            self.window.handle_limited();
             // Should no acknowledgement be on its way, W shrank meanwhile: a ping fetches one.
-            if self.asked.is_empty() && self.pings.is_empty() {
+            if self.is_unanswered() {
                 self.write_ping(now, out);
             }
             return false;
@@ -406,6 +409,11 @@ impl Sending {
         self.sent - self.ack_asked >= ACK_EVERY_BYTES_MIN.max(window / 8)
             || self.in_flight() + self.frame_bytes() as u64 / 2 > window
             || !self.has_bulk()
+    }
+
+    /// Whether nothing is on its way that will be acknowledged.
+    fn is_unanswered(&self) -> bool {
+        self.asked.is_empty() && self.pings.is_empty()
     }
 
     /// Whether any channel has bytes and credit.

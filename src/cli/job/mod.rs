@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::args::{JobCommand, JobIds, ListArgs, LogsArgs, WaitArgs};
 use super::output::{Output, Passed};
-use super::own_line;
+use super::own_line::{self, Signals};
 use crate::config::{Config, Environment, Role, SchedulerChoice, Site};
 use crate::failure::Failure;
 use crate::jobs::{Action, Dialect, Job, Jobs, Limits, LogOptions, LogPart, Output as LogOf, Scope};
@@ -37,7 +37,8 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         _ => None,
     };
     own_line::block_on(async {
-        let line = match own_line::open(&config, site, Role::Login, output).await? {
+        let mut signals = Signals::listen()?;
+        let line = match own_line::open(&config, (site, Role::Login), output, &mut signals).await? {
             ControlFlow::Continue(line) => line,
             ControlFlow::Break(code) => return Ok(code),
         };
@@ -66,7 +67,7 @@ pub fn run(command: &JobCommand, environment: Environment, output: &Output) -> R
         let result = tokio::select! {
             result = work => result,
             // What runs on the cluster goes on.
-            code = own_line::interrupted() => interrupted(command, code, output),
+            code = signals.arrived() => interrupted(command, code, output),
         };
         line.close();
         line.closed().await;
