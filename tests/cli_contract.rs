@@ -203,6 +203,17 @@ fn a_relative_towline_home_is_refused_before_anything_is_read() {
 }
 
 #[test]
+fn a_home_that_others_may_enter_opens_no_line() {
+    let desk = Desk::with_config("[site.hpc]\nhost = \"h.invalid\"\n");
+    std::fs::set_permissions(desk.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for arguments in [&["--json", "exec", "hpc", "--", "true"][..], &["--json", "job", "list", "hpc"]] {
+        let (code, error) = desk.refused(arguments);
+        assert_eq!((code, &error["kind"]), (3, &"policy_invalid".into()), "{arguments:?}");
+        assert!(error["hint"].as_str().unwrap().contains("chmod 700"), "{error}");
+    }
+}
+
+#[test]
 fn a_configuration_that_anybody_may_write_or_nobody_may_read_is_told_with_its_mend() {
     let desk = Desk::with_config("[site.hpc]\nhost = \"h\"\n");
     std::fs::set_permissions(desk.config(), std::fs::Permissions::from_mode(0o666)).unwrap();

@@ -70,6 +70,8 @@ pub async fn open(
     output: &Output,
     signals: &mut Signals,
 ) -> Result<ControlFlow<u8, Line>, Failure> {
+    // Whoever can enter there could have put another configuration in its place.
+    config.home.check()?;
     let opening = Opening::of(config, site, role)?;
     let place = Place::of(&config.home, &site.name, role)?;
     if place.look().ready().is_some() {
