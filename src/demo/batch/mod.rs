@@ -2,7 +2,7 @@
 //!
 //! Promises what `jobs` asks of Slurm 22.05, in Slurm's words and formats, and refuses the rest. It has one
 //! user, no arrays, dependencies or job steps, and never forgets a job (as with `MinJobAge=0`). The state is
-//! a file a job under [`CLUSTER`], changed under a lock by the commands and by the controller, a thread of
+//! a file a job under `CLUSTER`, changed under a lock by the commands and by the controller, a thread of
 //! the server that runs the jobs: they are no descendants of a command, so they outlive its line.
 
 mod arguments;
