@@ -4,6 +4,7 @@
 //! new variant does not compile until somebody has decided its kind, its hint and whether the call may be repeated.
 
 mod jobs;
+mod policy;
 mod transport;
 
 use std::os::unix::ffi::OsStrExt as _;

@@ -17,21 +17,29 @@
 //! | [`opening`] | from a site of the configuration to all that opening its line needs |
 //! | [`mod@line`] | streams, commands and files over the one channel |
 //! | [`ssh`] | connect, authenticate, host keys, exactly one channel |
+//! | [`route`] | proves that the way to a host is the site's VPN |
+//! | [`policy`] | what is permitted: modes, grants, cooldowns, pending requests |
+//! | [`audit`] | the hash-chained record of policy events and remote operations |
+//! | [`disk`] | files that must be the caller's alone |
 //! | [`config`] | directories, `config.toml`, the environment |
 //! | [`kind`] | the contract's failure kinds and exit codes |
 //!
 //! The library prints nothing, never exits the process, and reads the environment in
 //! [`config::Config::from_env`] only.
 
+pub mod audit;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 #[cfg(feature = "demo")]
 pub mod demo;
+pub mod disk;
 pub mod doctor;
 pub mod failure;
 pub mod jobs;
 pub mod kind;
 pub mod line;
 pub mod opening;
+pub mod policy;
+pub mod route;
 pub mod ssh;

@@ -263,6 +263,9 @@ fn help_texts_are_as_they_were() {
         &["job", "--help"],
         &["job", "submit", "--help"],
         &["ssh-config", "--help"],
+        &["policy", "--help"],
+        &["policy", "grant", "--help"],
+        &["audit", "--help"],
     ] {
         let output = desk.run(arguments);
         assert_eq!(output.status.code(), Some(0));

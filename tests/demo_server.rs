@@ -1,4 +1,4 @@
-//! The embedded login node and its mini cluster, seen by a raw SSH client.
+//! The demo's server, an embedded login node with a mini cluster, seen by a raw SSH client.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -212,6 +212,14 @@ async fn a_command_runs_at_home_in_a_session_of_its_own_and_tells_how_it_ended()
 }
 
 #[tokio::test]
+async fn a_login_shell_finds_the_batch_commands_of_the_demo_first() {
+    let server = start(Options::default());
+    let client = log_in(&server).await;
+    let found = say(&client, "PATH=/usr/bin:/bin sh -lc 'command -v sbatch'").await;
+    assert_eq!(found, server.home().join("bin/sbatch").display().to_string());
+}
+
+#[tokio::test]
 async fn bytes_pass_both_ways_unchanged_past_a_slow_reader() {
     let server = start(Options::default());
     let client = log_in(&server).await;
@@ -393,121 +401,151 @@ async fn the_socket_and_the_keys_are_private_and_the_host_key_is_known() {
     assert!(!home.exists());
 }
 
-const SQUEUE: &str = "%i|%F|%K|%T|%t|%r|%R|%j|%a|%P|%q|%D|%C|%M|%l|%Q|%N|%k";
+/// The columns that towline asks squeue for.
+const SQUEUE: &str = "%i|%A|%F|%T|%r|%a|%P|%q|%D|%C|%S|%e|%M|%l|%N|%b|%j|%Z|%k";
+
+/// A submission of one line of shell, the script on stdin as towline gives it.
+fn sbatch(options: &str, line: &str) -> String {
+    format!("printf '%s\\n' '#!/bin/sh' '{line}' | sbatch --parsable {options}")
+}
 
 #[tokio::test]
-async fn a_job_is_queued_run_and_accounted_for() {
+async fn a_job_of_the_demo_is_queued_run_and_accounted_for() {
     let server = start(Options::default());
     let client = log_in(&server).await;
     assert_eq!(say(&client, "sbatch --version").await, "slurm-wlm 22.05.8 (towline demo)");
-    let script = "#!/bin/sh\n#SBATCH --job-name=one\n#SBATCH -o 'out-%x-%j.txt' --error=%A.err\n\
+    let script = "#!/bin/sh\n#SBATCH --job-name=one # its name\n#SBATCH -o 'out-%x-%j.txt' --error=%A.err\n\
                   cat gate; echo $SLURM_JOB_ID $SLURM_JOB_NAME \"$1\"; echo oops >&2\n";
     std::fs::write(server.home().join("job.sh"), script).unwrap();
     say(&client, "mkfifo gate").await;
     let submit = "sbatch --parsable --comment=towline:k1 -t 2:00 job.sh 'an argument'";
     assert_eq!(say(&client, submit).await, "1");
-    assert_eq!(say(&client, "sbatch -J two --wrap 'exit 3'").await, "Submitted batch job 2");
-    until(&client, "squeue -h -j 1 -o %T", "RUNNING").await;
+    assert_eq!(say(&client, &sbatch("-J two -D /tmp -o /dev/null", "exit 3")).await, "2");
+    until(&client, "squeue --jobs=1 -o %T", "RUNNING").await;
     assert_eq!(
-        say(&client, &format!("squeue -h -j 2 -o '{SQUEUE}'")).await,
-        "2|2|N/A|PENDING|PD|Resources|(Resources)|two|demo|debug|normal|1|1|0:00|5:00|1000||(null)"
+        say(&client, &format!("squeue --noheader --states=all --jobs=2 --format='{SQUEUE}'")).await,
+        "2|2|2|PENDING|Resources|demo|debug|normal|1|1|N/A|N/A|00:00:00|00:05:00||N/A|two|/tmp|(null)"
     );
-    assert!(say(&client, "sinfo -h -o '%P %a %T %N'").await.starts_with("debug* up mixed node1"));
     say(&client, "echo through > gate").await;
-    until(&client, "squeue -h", "").await;
+    until(&client, "squeue --me", "").await;
     let home = server.home();
     let read = |name: &str| std::fs::read_to_string(home.join(name)).unwrap();
     assert_eq!(read("out-one-1.txt"), "through\n1 one an argument\n");
     assert_eq!(read("1.err"), "oops\n");
     let fields =
-        "JobID,JobName,Partition,State,ExitCode,DerivedExitCode,Timelimit,AllocCPUS,NodeList,Comment";
+        "JobID,JobName,Partition,State,ExitCode,DerivedExitCode,TimelimitRaw,AllocCPUS,NodeList,Comment";
     assert_eq!(
-        say(&client, &format!("sacct -n -P -j 1,2 -o {fields}")).await,
-        "1|one|debug|COMPLETED|0:0|0:0|00:02:00|1|node1|towline:k1\n\
-         1.batch|batch||COMPLETED|0:0|||1|node1|\n\
-         2|two|debug|FAILED|3:0|0:0|00:05:00|1|node1|\n\
-         2.batch|batch||FAILED|3:0|||1|node1|"
+        say(&client, &format!("sacct --noheader --parsable2 --delimiter=, --jobs=1,2 -o {fields}")).await,
+        "1,one,debug,COMPLETED,0:0,0:0,2,1,node1,towline:k1\n\
+         2,two,debug,FAILED,3:0,0:0,5,1,node1,"
     );
-    assert_eq!(say(&client, "sacct -nPX -j 1 -o SubmitLine").await, submit.replace('\'', ""));
-    let shown = say(&client, "scontrol --oneliner show partition").await;
-    assert!(
-        shown.starts_with("PartitionName=debug ") && shown.contains(" State=UP TotalCPUs=2 TotalNodes=1")
-    );
-    let shown = say(&client, "scontrol show job 1").await;
-    assert!(shown.starts_with("JobId=1 JobName=one\n   UserId="), "{shown}");
-    let expected = format!("\n   StdOut={}/out-one-1.txt\n", home.display());
-    assert!(shown.contains(&expected), "{shown}");
-    assert!(shown.contains("\n   JobState=COMPLETED Reason=None "), "{shown}");
+    assert_eq!(say(&client, "sacct -j 1 -o SubmitLine").await, submit.replace('\'', ""));
 }
 
 #[tokio::test]
-async fn a_held_job_runs_only_once_it_is_released() {
+async fn a_job_of_the_demo_is_nobodys_but_the_servers() {
     let server = start(Options::default());
     let client = log_in(&server).await;
-    let submit = "printf '#!/bin/sh\\npwd\\n' | sbatch --parsable --hold -D /tmp -o /dev/null -J held";
-    assert_eq!(say(&client, submit).await, "1");
+    // A helper ends all descendants of its commands with the line; a job must not be one of them.
+    say(&client, &sbatch("", "echo $PPID > parent")).await;
+    until(&client, "sacct -j 1 -o State", "COMPLETED").await;
+    let parent = std::fs::read_to_string(server.home().join("parent")).unwrap();
+    assert_eq!(parent.trim(), std::process::id().to_string());
+}
+
+#[tokio::test]
+async fn the_demo_shows_a_job_and_its_one_queue_in_full() {
+    let server = start(Options::default());
+    let client = log_in(&server).await;
+    say(&client, &sbatch("-n 2 -J shown --mem=1G -e err", "exit 3")).await;
+    until(&client, "sacct -j 1 -o State", "FAILED").await;
+    let shown = say(&client, "scontrol show job 1").await;
+    let times = ["RunTime=", "SubmitTime=", "StartTime=", "UserId="];
+    let lines = shown.lines().filter(|line| !times.iter().any(|time| line.trim_start().starts_with(time)));
+    let home = server.home().display().to_string();
+    let expected = "JobId=1 JobName=shown\n   Account=demo QOS=normal\n   \
+        JobState=FAILED Reason=NonZeroExitCode\n   Restarts=0 ExitCode=3:0\n   Partition=debug\n   \
+        NodeList=node1\n   NumNodes=1 NumCPUs=2\n   \
+        TRES=billing=2,cpu=2,mem=1G,node=1\n   Command=(null)\n   WorkDir=HOME\n   StdErr=HOME/err\n   \
+        StdOut=HOME/slurm-1.out\n   ";
+    assert_eq!(lines.collect::<Vec<_>>().join("\n"), expected.replace("HOME", &home), "{shown}");
+    assert_eq!(shown.lines().filter(|line| line.contains("Time=2")).count(), 2, "{shown}");
+    assert_eq!(
+        say(&client, "scontrol --oneliner show partition").await,
+        "PartitionName=debug Default=YES MaxTime=UNLIMITED State=UP TotalCPUs=2 TotalNodes=1"
+    );
+}
+
+#[tokio::test]
+async fn a_held_job_of_the_demo_runs_only_once_it_is_released() {
+    let server = start(Options::default());
+    let client = log_in(&server).await;
+    assert_eq!(say(&client, &sbatch("--hold -D /tmp -o /dev/null -J held", "pwd")).await, "1");
     // The queue is worked off past it.
-    assert_eq!(say(&client, "sbatch --parsable --wrap true").await, "2");
-    until(&client, "sacct -nPX -j 2 -o State", "COMPLETED").await;
-    assert_eq!(say(&client, "squeue -h --me -o '%i %t %r %Z'").await, "1 PD JobHeldUser /tmp");
+    assert_eq!(say(&client, &sbatch("", "true")).await, "2");
+    until(&client, "sacct -j 2 -o State", "COMPLETED").await;
+    assert_eq!(say(&client, "squeue --me -o '%i %T %r %Z'").await, "1 PENDING JobHeldUser /tmp");
     say(&client, "scontrol release 1").await;
-    until(&client, "sacct -nPX -j 1 -o State,ExitCode", "COMPLETED|0:0").await;
+    until(&client, "sacct -j 1 -o State,ExitCode", "COMPLETED|0:0").await;
     assert_eq!(run(&client, "scontrol hold 1").await.code, Some(1));
 }
 
 #[tokio::test]
-async fn cancelled_and_timed_out_jobs_say_so() {
+async fn cancelled_and_timed_out_jobs_of_the_demo_say_so() {
     let server = start(Options::default());
     let client = log_in(&server).await;
     let uid = nix::unistd::geteuid();
-    say(&client, "sbatch --wrap 'trap \"\" TERM; sleep 600 & wait; wait'").await;
-    say(&client, "sbatch -t 0:01 --wrap 'sleep 600'").await;
-    say(&client, "sbatch --hold --wrap true").await;
-    until(&client, "squeue -h -j 1 -o %t", "R").await;
+    say(&client, &sbatch("", "trap \"\" TERM; echo > trapped; sleep 600 & wait; wait")).await;
+    say(&client, &sbatch("-t 0:01", "sleep 600")).await;
+    say(&client, &sbatch("--hold", "true")).await;
+    // Not before the job is deaf to SIGTERM.
+    until(&client, "test -e trapped && echo yes || true", "yes").await;
     say(&client, "scancel 1 3").await;
-    until(&client, "squeue -h", "").await;
+    until(&client, "squeue", "").await;
     assert_eq!(
-        say(&client, "sacct -nP -j 1,2,3 -o JobID,State,ExitCode").await,
-        format!(
-            "1|CANCELLED by {uid}|0:0\n1.batch|CANCELLED|0:9\n2|TIMEOUT|0:0\n2.batch|CANCELLED|0:15\n\
-             3|CANCELLED by {uid}|0:0"
-        )
+        say(&client, "sacct --jobs=1,2,3 --format=JobID,State,ExitCode").await,
+        format!("1|CANCELLED by {uid}|0:0\n2|TIMEOUT|0:0\n3|CANCELLED by {uid}|0:0")
     );
+    // What the signals were, the controller tells.
+    for (id, signal) in [(1, "ExitCode=0:9"), (2, "ExitCode=0:15"), (3, "ExitCode=0:0")] {
+        let shown = say(&client, &format!("scontrol show job {id}")).await;
+        assert!(shown.contains(signal), "{shown}");
+    }
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_in_slurms_words() {
+async fn what_is_wrong_is_refused_by_the_demo_in_slurms_words() {
     let server = start(Options::default());
     let client = log_in(&server).await;
+    let failed = "sbatch: error: Batch job submission failed: ";
+    let hint = "Try \"sbatch --help\" for more information\n";
     let wrong = [
-        ("squeue -h -j 9", 1, "slurm_load_jobs error: Invalid job id specified\n"),
-        ("scontrol show job 9", 1, "slurm_load_jobs error: Invalid job id specified\n"),
-        ("squeue -h -j x", 1, "squeue: error: Invalid job id: x\n"),
-        ("scancel 9", 0, ""),
-        (
-            "scancel -v 9",
-            0,
-            "scancel: Terminating job 9\nscancel: error: Kill job error on job id 9: Invalid job id specified\n",
-        ),
-        ("sacct -o Nonsense", 1, "sacct: error: Invalid field requested: \"Nonsense\"\n"),
-        ("sbatch none.sh", 1, "sbatch: error: Unable to open file none.sh\n"),
-        ("sbatch -t soon --wrap true", 255, "sbatch: error: Invalid --time specification\n"),
-        (
-            "sbatch -p none --wrap true",
-            1,
-            "sbatch: error: invalid partition specified: none\n\
-             sbatch: error: Batch job submission failed: Invalid partition name specified\n",
-        ),
-        (
-            "sbatch --array=1-3 --wrap true",
-            255,
-            "sbatch: unrecognized option '--array=1-3'\nTry \"sbatch --help\" for more information\n",
-        ),
+        ("squeue --jobs=9", 1, "slurm_load_jobs error: Invalid job id specified\n".to_owned()),
+        ("squeue --jobs=8,9", 0, String::new()),
+        ("squeue --states=R", 1, "squeue: error: Invalid job state specified: R\n".to_owned()),
+        ("scontrol show job 9", 1, "slurm_load_jobs error: Invalid job id specified\n".to_owned()),
+        ("squeue --jobs=x", 1, "squeue: error: Invalid job id: x\n".to_owned()),
+        ("scancel 9", 0, String::new()),
+        ("scancel", 1, "scancel: error: No job identification provided\n".to_owned()),
+        ("sacct -o Nonsense", 1, "sacct: error: Invalid field requested: \"Nonsense\"\n".to_owned()),
+        ("sbatch none.sh", 1, "sbatch: error: Unable to open file none.sh\n".to_owned()),
+        ("sbatch -t soon j", 255, "sbatch: error: Invalid --time specification\n".to_owned()),
+        ("sbatch -p none j", 1, format!("{failed}Invalid partition name specified\n")),
+        ("sbatch -n 2 -c 2 j", 1, format!("{failed}Requested node configuration is not available\n")),
+        ("sbatch -N 2 j", 1, format!("{failed}Requested node configuration is not available\n")),
+        ("sbatch --array=1-3 j", 255, format!("sbatch: unrecognized option '--array=1-3'\n{hint}")),
+        ("sbatch --time", 255, format!("sbatch: missing or needless value of option '--time'\n{hint}")),
     ];
+    say(&client, "printf '#!/bin/sh\\n' > j").await;
     for (command, code, text) in wrong {
         let done = run(&client, command).await;
-        assert_eq!((done.code, done.stderr.as_str()), (Some(code), text), "{command}");
+        assert_eq!((done.code, done.stderr), (Some(code), text), "{command}");
     }
-    say(&client, "sbatch -o none/x --wrap true").await;
-    until(&client, "sacct -nPX -j 1 -o State,ExitCode", "FAILED|0:53").await;
+    say(&client, &sbatch("-o none/x", "true")).await;
+    let done = run(&client, "squeue --states=all -o %y").await;
+    assert_eq!(
+        (done.code, done.stderr.as_str()),
+        (Some(1), "squeue: error: Invalid job format specification: %y\n")
+    );
+    until(&client, "sacct -j 1 -o State,ExitCode", "FAILED|0:53").await;
 }

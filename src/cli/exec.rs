@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::args::{ExecArgs, Variable};
 use super::output::{Output, Passed, Stream};
@@ -43,7 +44,10 @@ pub fn run(args: &ExecArgs, environment: Environment, output: &Output) -> Result
     line::check_exec(&exec)?;
     own_line::block_on(async {
         let line = own_line::open(&config, site, role, output).await?;
-        let result = on_line(&line, exec, args, output).await;
+        // Remembers a Ctrl-C from here on, also one that comes while nobody waits for it.
+        let interrupts = signal(SignalKind::interrupt())
+            .map_err(|error| Failure::new(Kind::Internal, format!("cannot hear Ctrl-C: {error}")))?;
+        let result = on_line(&line, exec, args, (output, interrupts)).await;
         line.close();
         line.closed().await;
         result
@@ -61,10 +65,15 @@ enum Passing {
 }
 
 /// Runs the command over an open line.
-async fn on_line(line: &Line, exec: Exec, args: &ExecArgs, output: &Output) -> Result<u8, Failure> {
+async fn on_line(
+    line: &Line,
+    exec: Exec,
+    args: &ExecArgs,
+    (output, interrupts): (&Output, Signal),
+) -> Result<u8, Failure> {
     let mut child = line.exec(exec).spawn(args.stdin).await?;
     let mut kept = (Vec::new(), Vec::new());
-    let leave = match pass(&mut child, &mut kept, output).await? {
+    let leave = match pass(&mut child, &mut kept, output, interrupts).await? {
         Passing::Complete => None,
         Passing::NobodyReads => Some(EXIT_NOBODY_READS),
         Passing::Interrupted => Some(EXIT_INTERRUPTED),
@@ -96,6 +105,7 @@ async fn pass(
     child: &mut line::Child,
     kept: &mut (Vec<u8>, Vec<u8>),
     output: &Output,
+    mut interrupts: Signal,
 ) -> Result<Passing, Failure> {
     let stdin = child.stdin.take();
     let out = copy(&mut child.stdout, &mut kept.0, *output, Stream::Stdout);
@@ -116,7 +126,7 @@ async fn pass(
     tokio::select! {
         ended = outputs => ended,
         failed = feed => failed,
-        _ = tokio::signal::ctrl_c() => Ok(Passing::Interrupted),
+        _ = interrupts.recv() => Ok(Passing::Interrupted),
     }
 }
 

@@ -3,7 +3,10 @@
 //! Promises: with `--json` exactly one document on stdout (or one a line while following) and one error object on
 //! stderr; exit codes as the contract's table says. May import every room.
 
+mod approve;
 pub mod args;
+mod ask;
+mod audit;
 #[cfg(feature = "demo")]
 pub mod demo;
 mod doctor;
@@ -12,6 +15,7 @@ pub mod job;
 mod log;
 pub mod output;
 mod own_line;
+mod policy;
 mod ssh_config;
 pub mod table;
 mod usage;
@@ -36,7 +40,11 @@ pub fn run() -> ExitCode {
     let invocation = Invocation::of(&arguments);
     let output = Output::new(invocation.json(), environment.no_color);
     let result = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => log::start(&environment).and_then(|()| dispatch(cli, environment, &output)),
+        Ok(cli) => match log::start(&environment) {
+            // Nothing may keep anybody from disabling, not even a mistake in what is to be logged.
+            Err(failure) if !cli.command.disables() => Err(failure),
+            Ok(()) | Err(_) => dispatch(cli, environment, &output),
+        },
         Err(error) => usage::answer(&error, &output),
     };
     ExitCode::from(result.unwrap_or_else(|failure| {
@@ -55,5 +63,9 @@ fn dispatch(cli: Cli, environment: Environment, output: &Output) -> Result<u8, F
         Command::SshConfig(args) => ssh_config::run(&args.command, output),
         Command::Doctor(args) => doctor::run(args.site.as_deref(), environment, output),
         Command::Job(args) => job::run(&args.command, environment, output),
+        Command::Policy(args) => policy::run(&args.command, environment, output),
+        Command::Approve => approve::list(&environment, output),
+        Command::Deny(args) => approve::deny(&args, &environment, output),
+        Command::Audit(args) => audit::run(&args, &environment, output),
     }
 }

@@ -37,7 +37,8 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Puts the batch commands into the home's `bin`, all names of one program.
+    /// Puts the batch commands into the home's `bin`, all names of one program, and the `bin` first in login shells
+    /// too: a system's profile may have set the path anew.
     pub(super) fn link_batch_commands(&self, program: &Path) -> io::Result<()> {
         for name in batch::COMMANDS {
             let link = self.home().join("bin").join(name);
@@ -46,7 +47,7 @@ impl Scratch {
                 _ => symlink(program, link)?,
             }
         }
-        Ok(())
+        write_private(&self.home().join(".profile"), "PATH=\"$HOME/bin:$PATH\"\n")
     }
 
     pub(super) fn socket(&self) -> PathBuf {

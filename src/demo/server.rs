@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite, BufReader};
 use tokio::sync::{mpsc, oneshot};
 
 use super::account::{Account, current_user};
-use super::batch;
+use super::batch::Controller;
 use super::link::{Backlog, Faults, Link};
 use super::login::{Login, Shared};
 use super::options::{Counters, Options, count};
@@ -64,7 +64,9 @@ pub enum Error {
     },
 }
 
-/// A running login node.
+/// The demo's server: a running login node with a mini cluster behind it, for `towline demo` and for tests.
+///
+/// It serves nobody else: commands run as the user who started it, and its keys are made anew at each start.
 pub struct Server {
     scratch: Scratch,
     shared: Arc<Shared>,
@@ -72,6 +74,7 @@ pub struct Server {
     address: Option<SocketAddr>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    controller: Controller,
 }
 
 impl Server {
@@ -102,8 +105,9 @@ impl Server {
             faults: faults.clone(),
             config: Arc::new(config(host_key)),
         };
-        let thread = service.spawn(unix, listener, stopped)?;
-        Ok(Self { scratch, shared, faults, address, stop: Some(stop), thread: Some(thread) })
+        let thread = Some(service.spawn(unix, listener, stopped)?);
+        let controller = Controller::start(&scratch.cluster()).map_err(prepare("batch system"))?;
+        Ok(Self { scratch, shared, faults, address, stop: Some(stop), thread, controller })
     }
 
     /// Tells the path of the Unix socket that it listens on.
@@ -175,7 +179,7 @@ impl Drop for Server {
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             tracing::warn!("the demo server's thread panicked");
         }
-        if let Err(error) = batch::end_all(&self.scratch.cluster()) {
+        if let Err(error) = self.controller.end() {
             tracing::warn!(%error, "the demo's jobs could not be ended");
         }
         if let Err(error) = self.scratch.remove() {

@@ -1,12 +1,13 @@
 //! Local checks of all that opening a line needs, each with its mend.
 //!
-//! Promises: reads only, opens no connection but to the local agent, and a check that could not be made says so. May
-//! import `config`, `failure`, the ssh config's parser, and `line` for the helpers that it carries. Each face shows
-//! what it finds.
+//! Promises: reads only, opens no connection but to the local agent and, for sites with `approval = "vpn"`, the
+//! resolver, and a check that could not be made says so. May import `config`, `failure`, `route`, the ssh config's
+//! parser, `ssh`, and `line` for the helpers that it carries. Each face shows what it finds.
 
 mod agent;
 mod local;
 mod site;
+mod vpn;
 
 use serde::Serialize;
 

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use ssh_config_parser::known_hosts::{KeyBlob, KnownHosts, LookupName, Place, Verdict};
 use ssh_config_parser::{IdentityAgent, IdentityFile, Resolved, Snapshot, World};
 
-use super::agent;
 use super::{Check, Status};
+use super::{agent, vpn};
 use crate::config::{Approval, Config, Destination, Role, Site};
 use crate::failure::Failure;
+use crate::ssh::as_uri;
 
 /// Makes every check of a site.
 pub(super) fn examine(config: &Config, site: &Site) -> Vec<Check> {
@@ -36,7 +37,7 @@ pub(super) fn examine(config: &Config, site: &Site) -> Vec<Check> {
 fn over_ssh(config: &Config, site: &Site, host: &str) -> Vec<Check> {
     let route = World::from_system()
         .and_then(|world| Snapshot::read(site.ssh_config.as_deref(), world))
-        .and_then(|snapshot| snapshot.resolve_route(host));
+        .and_then(|snapshot| snapshot.resolve_route(&as_uri(host)));
     let route = match route {
         Ok(route) => route,
         Err(rejection) => {
@@ -48,6 +49,7 @@ fn over_ssh(config: &Config, site: &Site, host: &str) -> Vec<Check> {
     let mut checks = vec![ssh_config(host, &route)];
     checks.extend(route.iter().map(|hop| host_key(site, hop)));
     checks.extend(control_master(&route));
+    checks.extend(route.first().into_iter().flat_map(|hop| vpn::checks(site, hop)));
     if let Some(target) = route.last() {
         checks.push(agent_keys(config, target));
         checks.extend(identities(&target.identity_files, target.identities_only));

@@ -29,5 +29,5 @@ pub use error::{AuthFailure, Error, HostKeyRefusal, KnownEntry, Phase};
 pub use prompt::{AskpassPrompter, NoPrompter, Prompt, Prompter, Secret, Unanswered};
 #[cfg(feature = "cli")]
 pub use prompt_terminal::TerminalPrompter;
-pub use target::{Overrides, Target};
+pub use target::{Overrides, Target, as_uri};
 pub use transport::{Deadlines, Facts, Transport, connect};

@@ -77,8 +77,9 @@ impl Target {
     }
 }
 
-/// `user@host:port` is how a site's config may name a host; the ssh config's own word for it is the URI.
-fn as_uri(host: &str) -> String {
+/// Writes a host as the ssh config's resolver wants it: a site's config may name one as `user@host:port`, the
+/// resolver's own word for that is the URI.
+pub fn as_uri(host: &str) -> String {
     let after_user = host.rsplit_once('@').map_or(host, |(_, rest)| rest);
     let port = match after_user.rsplit_once(':') {
         // Several colons without brackets are a bare v6 address.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use portable_pty::CommandBuilder;
 use towline::line::{Line, message::Program};
 
 use crate::far_side::{self, GONE, Running, mark, shell, wait_for_marked, wait_until_gone};
@@ -63,6 +64,50 @@ fn ctrl_c_exits_130_and_ends_the_command_even_a_stubborn_one() {
         census::wait_until_none(GONE, || census::with_environment(&mark));
     }
     wait_until_gone(&server);
+}
+
+/// The settings of the terminal that a program runs on.
+fn settings(terminal: &Pty) -> String {
+    let path = std::fs::read_link(format!("/proc/{}/fd/0", terminal.pid())).unwrap();
+    let output = std::process::Command::new("stty").arg("-aF").arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn ctrl_c_at_a_prompt_exits_130_and_gives_the_terminal_its_echo_back() {
+    let server = Sshd::second_factor();
+    let home = TempHome::for_server(&server, "alice");
+    // A passphrase is asked for without echo, the menu with it.
+    let encrypted = TempHome::empty();
+    encrypted.add_host("login", server.address(), "alice", "encrypted");
+    let ssh_config = encrypted.ssh_config();
+    encrypted
+        .set_config(&format!("[site.hpc]\nhost = \"login\"\nssh_config = \"{}\"\n", ssh_config.display()));
+    let menu = "Passcode or option (1-2):";
+    let cases = [
+        (&encrypted, "exec hpc -- true", "id_encrypted:"),
+        (&encrypted, "job list hpc", "id_encrypted:"),
+        (&home, "exec hpc -- true", menu),
+    ];
+    for (home, args, prompt) in cases {
+        let mut shell = CommandBuilder::new("/bin/sh");
+        let towline = env!("CARGO_BIN_EXE_towline");
+        shell.args(["-c", &format!("trap : INT; {towline} {args}; echo code $?; stty -a")]);
+        shell.env_clear();
+        home.environment().iter().for_each(|(key, value)| shell.env(key, value));
+        let mut terminal = Pty::spawn(shell);
+        terminal.wait_for(prompt, PATIENCE);
+        if prompt != menu {
+            wait_for(PATIENCE, "the echo is off", || settings(&terminal).contains("-echo ").then_some(()));
+        }
+        terminal.type_bytes(b"\x03");
+        terminal.wait_for("code 130", PATIENCE);
+        let settings = terminal.wait_for("echok", PATIENCE);
+        assert!(!settings.contains("-echo "), "{settings}");
+        assert_eq!(terminal.wait_exit(PATIENCE), 0);
+    }
+    server.wait_until_idle();
+    assert_eq!(server.logins(), 0);
 }
 
 #[test]
@@ -124,6 +169,11 @@ fn marked(line: &Line, mark: &str, text: &str) -> towline::line::Command {
     line.command(shell(text)).env(name, value)
 }
 
+/// Waits on a thread of its own: what was dropped here is ended by tasks of this one's runtime.
+async fn beside<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(wait).await.unwrap()
+}
+
 #[tokio::test]
 async fn a_dropped_future_ends_its_command_and_no_other() {
     let server = Sshd::key_only();
@@ -133,17 +183,15 @@ async fn a_dropped_future_ends_its_command_and_no_other() {
     let mut witness = marked(&line, &other, "read word; echo $word").spawn(true).await.unwrap();
     let future = tokio::spawn(marked(&line, &dropped, STUBBORN).output(Vec::new()));
     let child = marked(&line, &dropped_child, STUBBORN).spawn(false).await.unwrap();
-    // The line has a thread of its own, so this one may wait without stopping it.
-    tokio::task::yield_now().await;
-    wait_for_marked(&dropped, 3);
-    wait_for_marked(&dropped_child, 3);
+    for mark in [&dropped, &dropped_child] {
+        let mark = mark.clone();
+        beside(move || wait_for_marked(&mark, 3)).await;
+    }
     future.abort();
     assert!(future.await.unwrap_err().is_cancelled());
     drop(child);
-    // The task of the child's streams is ended by this runtime, once it runs.
-    tokio::task::yield_now().await;
-    for mark in [&dropped, &dropped_child] {
-        census::wait_until_none(GONE, || census::with_environment(mark));
+    for mark in [dropped, dropped_child] {
+        beside(move || census::wait_until_none(GONE, || census::with_environment(&mark))).await;
     }
     // Another handle that goes takes nothing with it.
     drop(line.clone());
@@ -154,7 +202,11 @@ async fn a_dropped_future_ends_its_command_and_no_other() {
     // The last handle is the line's end; an open command is one too.
     drop(witness);
     drop(line);
-    wait_until_gone(&server);
+    let server = beside(move || {
+        wait_until_gone(&server);
+        server
+    })
+    .await;
     assert_eq!((server.connections(), server.session_channels()), (1, 1));
 }
 

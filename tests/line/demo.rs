@@ -6,7 +6,7 @@ use portable_pty::CommandBuilder;
 use serde_json::Value;
 
 use crate::far_side::GONE;
-use crate::support::{PATIENCE, Process, Pty, TempHome, census, run_json, towline};
+use crate::support::{PATIENCE, Process, Pty, TempHome, census, run_json, towline, wait_for};
 
 /// The demo's own time on a busy machine, in a debug build.
 const DEMO: Duration = Duration::from_secs(90);
@@ -91,7 +91,9 @@ fn a_kept_demo_serves_other_commands_with_its_passcode_and_goes_on_ctrl_c() {
     running.wait_for("asscode", PATIENCE);
     running.type_line(&passcode);
     running.wait_for("up", PATIENCE);
-    assert!(of_demo(&scratch).iter().any(|process| process.command == "sleep 600"));
+    wait_for(PATIENCE, "the command runs in the demo's home", || {
+        of_demo(&scratch).iter().any(|process| process.command == "sleep 600").then_some(())
+    });
     demo.type_bytes(b"\x03");
     assert_eq!(demo.wait_exit(PATIENCE), 0, "{}", demo.transcript());
     census::wait_until_none(GONE, || of_demo(&scratch));

@@ -13,7 +13,7 @@ use towline::line::{Child, EndReason, Error, Line, Tail};
 
 use crate::far_side::{self, GONE, mark, shell, wait_until_gone};
 use crate::support::link::Refuse;
-use crate::support::{Direction, Link, Shape, Sshd, TempHome, census, server};
+use crate::support::{Direction, Link, Process, Shape, Sshd, TempHome, census, server};
 
 /// No end of a line may take its callers longer, whatever broke.
 const BOUND: Duration = Duration::from_secs(30);
@@ -91,6 +91,22 @@ async fn a_killed_helper_ends_the_line_at_once_and_leaves_no_command_behind() {
     wait_until_gone(&server);
 }
 
+/// Processes that are stopped; they go on when this is dropped, whatever the test's end.
+struct Frozen([Process; 2]);
+
+impl Frozen {
+    fn new(processes: [Process; 2]) -> Frozen {
+        processes.iter().for_each(|process| process.signal(Signal::SIGSTOP));
+        Frozen(processes)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|process| process.signal(Signal::SIGCONT));
+    }
+}
+
 #[tokio::test]
 async fn a_frozen_helper_is_told_from_a_silent_network_and_ends_when_it_may_go_on() {
     let server = Sshd::key_only();
@@ -100,8 +116,7 @@ async fn a_frozen_helper_is_told_from_a_silent_network_and_ends_when_it_may_go_o
     let (line, mark) = (far_side::open(&home, None).await.unwrap(), mark());
     let (mut child, mut tail) = busy(&line, &mark).await;
     let pinged = far_side::open(&pinged_home, None).await.unwrap();
-    let helpers = [far_side::helper(&server), far_side::helper(&pinged_server)];
-    helpers.iter().for_each(|helper| helper.signal(Signal::SIGSTOP));
+    let frozen = Frozen::new([far_side::helper(&server), far_side::helper(&pinged_server)]);
     let began = Instant::now();
     // A line without any stream is watched as well, as soon as it owes an answer.
     let (reason, ping) =
@@ -114,7 +129,7 @@ async fn a_frozen_helper_is_told_from_a_silent_network_and_ends_when_it_may_go_o
     let elapsed = began.elapsed();
     assert!((10..20).contains(&silent_s) && elapsed < Duration::from_secs(20), "{silent_s} s, {elapsed:?}");
     assert!(elapsed > Duration::from_secs(9), "given up too soon: {elapsed:?}");
-    helpers.iter().for_each(|helper| helper.signal(Signal::SIGCONT));
+    drop(frozen);
     wait_until_gone(&server);
     wait_until_gone(&pinged_server);
     census::wait_until_none(GONE, || census::with_environment(&mark));

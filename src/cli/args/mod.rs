@@ -1,9 +1,11 @@
 //! The grammar of the command line; names, options and their help.
 
 mod job;
+mod policy;
 
 pub use super::values::{ScriptSource, Variable};
 pub use job::{JobArgs, JobCommand, JobId, JobIds, ListArgs, LogsArgs, SubmitArgs, WaitArgs};
+pub use policy::{AuditArgs, AuditCommand, DenyArgs, GrantArgs, PolicyArgs, PolicyCommand, SeenArgs};
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -42,6 +44,21 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Submit, watch and control batch jobs
     Job(JobArgs),
+    /// Show and change what is permitted: the use of open lines, the opening of new ones
+    Policy(PolicyArgs),
+    /// List what clients without a terminal have asked for
+    Approve,
+    /// Refuse what a client has asked for
+    Deny(DenyArgs),
+    /// Show every policy event and remote operation: when, who, what, outcome
+    Audit(AuditArgs),
+}
+
+impl Command {
+    /// Whether it is the one command that nothing may keep from running.
+    pub(super) fn disables(&self) -> bool {
+        matches!(self, Command::Policy(PolicyArgs { command: PolicyCommand::Disable { .. } }))
+    }
 }
 
 /// Arguments of `demo`.
