@@ -488,3 +488,23 @@ fn waiting_requests_are_listed_and_one_can_be_denied_once() {
     assert_eq!(run_json(&home, &["deny", "--", "../policy"]).failure(), (Some(7), "not_found"));
     assert_eq!(run_json(&home, &["approve"]).ok()["requests"][0]["request"], second.id.as_str());
 }
+
+#[test]
+fn a_line_of_ones_own_obeys_a_policy_that_is_disabled_or_cannot_be_trusted() {
+    let home = TempHome::empty();
+    // Nobody listens there: whoever dials is refused with another kind.
+    home.set_config("[site.hpc]\nhost = \"nobody@127.0.0.1:1\"\nssh_config = \"/dev/null\"\n");
+    let exec = ["exec", "hpc", "--", "true"];
+    let (code, error) = without_terminal(&home, &exec);
+    assert_eq!(
+        (code, &error["kind"]),
+        (Some(5), &"connect_failed".into()),
+        "without a policy it dials: {error}"
+    );
+    disable(&home);
+    let (code, error) = without_terminal(&home, &exec);
+    assert_eq!((code, &error["kind"]), (Some(3), &"policy_denied".into()), "{error}");
+    fs::write(file(&home), "{").unwrap();
+    let (code, error) = without_terminal(&home, &exec);
+    assert_eq!((code, &error["kind"]), (Some(3), &"policy_invalid".into()), "{error}");
+}
